@@ -1,0 +1,365 @@
+"""The commands. Each checks what was typed, calls the package, and says what happened; nothing is computed here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from nqlab import corpus as corpora
+from nqlab import presets, settings
+from nqlab.config import RunConfig, replace
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Does a transformer need a linear query projection?")
+corpora_app = typer.Typer(help="The texts to learn from.", invoke_without_command=True)
+runs_app = typer.Typer(no_args_is_help=True, help="What has been trained, and what trains now.")
+app.add_typer(corpora_app, name="corpora")
+app.add_typer(runs_app, name="runs")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+RunsDir = Annotated[Path | None, typer.Option("--runs-dir", help="Folder of run folders (default: $NQLAB_RUNS_DIR or data/runs).")]
+RunArgument = Annotated[str, typer.Argument(help="Id or name of a run, or how it begins.")]
+
+PIPE_WIDTH = 160
+out = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+err = Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH)
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """One line on standard error, and out."""
+    err.print(f"nqlab: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors about what was typed become one line and exit code 2; what the machine refuses, exit code 1."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ValueError as error:
+            fail(str(error))
+        except OSError as error:
+            fail(str(error), 1)
+
+    return wrapper
+
+
+def print_json(data: Any) -> None:
+    """Plain JSON, as is: no colours, no wrapping."""
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
+    """Some columns of some rows."""
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(_cell(row.get(c)) for c in columns))
+    out.print(table)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@app.command("presets")
+@checked
+def presets_command(json_: JsonFlag = False) -> None:
+    """Show the named configurations and the arms that can race."""
+    from nqlab.model.budget import parameters
+
+    vocab = 65
+    rows = []
+    for name, make in presets.PRESETS.items():
+        config = make()
+        about = (make.__doc__ or "").splitlines()[0]
+        rows.append({"preset": name, "parameters": parameters(config.model, vocab), "about": about, "config": json.loads(config.to_json())})
+    if json_:
+        print_json(rows)
+        return
+    print_table(rows, ["preset", "parameters", "about"])
+    print_table([{"arm": name, "what": title} for name, title in presets.ARMS.items()], ["arm", "what"])
+
+
+@corpora_app.callback()
+@checked
+def corpora_command(context: typer.Context, json_: JsonFlag = False) -> None:
+    """Show the named corpora and the own texts kept here."""
+    if context.invoked_subcommand:
+        return
+    rows = []
+    for name, title in corpora.available().items():
+        source = corpora.SOURCES.get(name)
+        here = source is None or source.wheel is None or corpora.corpus_path(name).exists()
+        rows.append({"name": name, "title": title, "here": here, "origin": source.origin if source else "your own text"})
+        if json_ and here:
+            rows[-1] |= corpora.load(name).card()
+    print_json(rows) if json_ else print_table(rows, ["name", "title", "here", "origin"])
+
+
+@corpora_app.command("fetch")
+@checked
+def corpora_fetch(names: Annotated[list[str], typer.Argument(help="Names of corpora.")], json_: JsonFlag = False) -> None:
+    """Bring corpora in, verified by hash; those that are here already are left as they are."""
+    for name in names:
+        corpora.fetch(name)
+    cards = [corpora.load(name).card() for name in names]
+    print_json(cards) if json_ else print_table(cards, ["name", "characters", "vocabulary", "ln_vocabulary", "bigram_entropy"])
+
+
+@app.command()
+@checked
+def train(
+    preset: Annotated[str, typer.Option(help="Where to start from: tiny, small, medium, gpu, gpt2.")] = "tiny",
+    query: Annotated[list[str] | None, typer.Option("--query", "--arm", help="A variant to race; may be given several times.")] = None,
+    corpus: Annotated[str, typer.Option(help="A corpus name, or the path of a text file.")] = "shakespeare",
+    seed: Annotated[int, typer.Option()] = 0,
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as training.learning_rate=3e-3.")] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Race one or several query variants; Ctrl-C keeps what is done."""
+    base = presets.preset(preset)
+    changes: dict[str, Any] = dict(_assignment(text) for text in set_ or [])
+    changes |= {"seed": seed} | ({"training.steps": steps} if steps is not None else {})
+    base = replace(base, changes)
+    configs = [presets.arm(base, name) for name in query or ["linear"]]
+    text = corpora.resolve(corpus, base.model.block_size)
+    for note in text.notes:
+        err.print(f"note: {note}", markup=False, highlight=False)
+    configs = [replace(c, {"corpus": text.name}) for c in configs]
+
+    from nqlab.runs.launch import create
+
+    folder = runs_dir.absolute() if runs_dir else settings.runs_dir()
+    race, runs = create(folder, configs)
+    raise typer.Exit(_work(race, runs, configs, json_))
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise ValueError(f"--set {text!r} has no '='; write it as training.learning_rate=3e-3")
+    return key.strip(), value.strip()
+
+
+def _work(race: Any, runs: Sequence[Any], configs: Sequence[RunConfig], json_: bool) -> int:
+    """Train in this process, with a progress display for a person or plain lines for a pipe; the exit code."""
+    from nqlab.runs.worker import Worker
+
+    console = err if json_ else out
+    if console.is_terminal:
+        columns = (TextColumn("{task.description:<28}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+        with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[loss]}"), console=console) as progress:
+            tasks = [progress.add_task(r.name, total=c.training.steps, loss="") for r, c in zip(runs, configs)]
+            code, worker = _until_done(Worker(race, runs, lambda i, record: _advance(progress, tasks[i], record)))
+    else:
+        code, worker = _until_done(Worker(race, runs, lambda i, record: _plain(console, runs[i].name, record)))
+    rows = [run.summary() | {"folder": str(run.folder)} for run in runs]
+    print_json(rows) if json_ else print_table(rows, ["name", "status", "arm", "step", "loss", "val_loss"])
+    if worker.interrupted:
+        err.print(f"stopped and kept; go on with: python -m nqlab runs resume {runs[0].id}", markup=False, highlight=False)
+        return 130
+    return code
+
+
+def _until_done(worker: Any) -> tuple[int, Any]:
+    previous = signal.signal(signal.SIGINT, worker.interrupt), signal.signal(signal.SIGTERM, worker.interrupt)
+    try:
+        return worker.work(), worker
+    finally:
+        signal.signal(signal.SIGINT, previous[0])
+        signal.signal(signal.SIGTERM, previous[1])
+
+
+def _advance(progress: Progress, task: Any, record: dict[str, Any]) -> None:
+    if record["type"] == "step":
+        progress.update(task, completed=record["step"] + 1)
+    elif record["type"] == "evaluation":
+        progress.update(task, loss=f"val {record['val_loss']:.4f}")
+    elif record["type"] in ("diverged", "failed"):
+        progress.update(task, loss=record["type"])
+        progress.console.print(_message(record), markup=False, highlight=False)
+
+
+def _plain(console: Console, name: str, record: dict[str, Any]) -> None:
+    if record["type"] == "evaluation":
+        console.print(f"{name} step {record['step']} val_loss {record['val_loss']:.4f}", markup=False, highlight=False, soft_wrap=True)
+    elif record["type"] in ("diverged", "failed"):
+        console.print(f"{name} {_message(record)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _message(record: dict[str, Any]) -> str:
+    why = record.get("message") or f"the {record['quantity']} is not finite; {record['cause']}"
+    return f"{record['type']} at step {record['step']}: {why}"
+
+
+@app.command(hidden=True)
+def worker(race: Path, run: Annotated[list[str], typer.Option("--run")]) -> None:
+    """Train a race in the background; started by the explorer."""
+    from nqlab.runs.worker import main as work
+
+    raise typer.Exit(work(race, run))
+
+
+# --- runs
+
+
+def _folder(runs_dir: Path | None) -> Path:
+    return runs_dir.absolute() if runs_dir else settings.runs_dir()
+
+
+@runs_app.command("list")
+@checked
+def runs_list(runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """All runs, newest first."""
+    from nqlab.runs import store
+
+    rows = [run.summary() for run in store.runs(_folder(runs_dir))]
+    print_json(rows) if json_ else print_table(rows, ["id", "name", "status", "learning_rate", "seed", "step", "val_loss"])
+
+
+@runs_app.command("show")
+@checked
+def runs_show(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """One run: how it stands, its configuration, its circumstances."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    data = found.summary() | {"folder": str(found.folder), "config": found.config.flat(), "meta": found.meta}
+    if json_:
+        print_json(data)
+        return
+    for key, value in data.items():
+        for name, item in value.items() if isinstance(value, dict) else [(key, value)]:
+            out.print(f"{name:<28} {_cell(item)}", markup=False, highlight=False, soft_wrap=True)
+
+
+@runs_app.command("resume")
+@checked
+def runs_resume(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Go on with a stopped or interrupted run from its checkpoint, as if it had never stopped."""
+    from nqlab.runs import launch, store
+
+    found = store.find(_folder(runs_dir), run)
+    race = launch.reopen([found])
+    raise typer.Exit(_work(race, [found], [found.config], json_))
+
+
+@runs_app.command("stop")
+@checked
+def runs_stop(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Stop the race this run is in, after the update in progress; everything is kept."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    if found.status() not in store.ACTIVE:
+        raise ValueError(f"run {found.name} is {found.status()}; there is nothing to stop")
+    found.race.command("stop")
+    _report(found, json_, "is being stopped")
+
+
+@runs_app.command("rename")
+@checked
+def runs_rename(run: RunArgument, name: str, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Give a run another name."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    found.relabel(name=name)
+    _report(found, json_, "renamed")
+
+
+@runs_app.command("note")
+@checked
+def runs_note(run: RunArgument, note: str, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Say something about a run."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    found.relabel(note=note)
+    _report(found, json_, "noted")
+
+
+@runs_app.command("delete")
+@checked
+def runs_delete(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Move a run to the trash; `runs undelete` brings it back."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    data = {"id": found.id, "name": found.name, "deleted": True}
+    store.delete(found)
+    print_json(data) if json_ else out.print(
+        f"{data['name']} is in the trash; bring it back with: python -m nqlab runs undelete {found.id}"
+    )
+
+
+@runs_app.command("undelete")
+@checked
+def runs_undelete(run_id: str, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Bring a deleted run back from the trash."""
+    from nqlab.runs import store
+
+    _report(store.undelete(_folder(runs_dir), run_id), json_, "is back")
+
+
+@runs_app.command("export")
+@checked
+def runs_export(
+    run: RunArgument,
+    to: Annotated[Path | None, typer.Option("--out", help="The zip file to write (default: ID.zip here).")] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Write a run as a zip: configuration, circumstances, events, weights, and the curve as CSV."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    path = to or Path(f"{found.id}.zip")
+    found.export_to(path)
+    _report(found, json_, f"written to {path}", file=str(path))
+
+
+def _report(run: Any, json_: bool, what: str, **more: Any) -> None:
+    print_json(run.summary() | more) if json_ else out.print(f"{run.name} {what}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+@checked
+def generate(
+    run: RunArgument,
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
+    length: Annotated[int, typer.Option(min=1, help="Characters to add.")] = 200,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest character.")] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Only the k likeliest characters; clamped to what there is.")] = 40,
+    seed: Annotated[int, typer.Option()] = 0,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Write text with a run's newest checkpoint; a run that trains is not disturbed."""
+    from nqlab.runs import store
+    from nqlab.runs.worker import generate_text
+
+    found = store.find(_folder(runs_dir), run)
+    text, step = generate_text(found, prompt, length, temperature, top_k, seed)
+    if json_:
+        print_json({"id": found.id, "step": step, "prompt": prompt, "text": text, "seed": seed})
+    else:
+        sys.stdout.write(prompt + text + "\n")
+
+
+def main() -> None:
+    """Entry point."""
+    app()

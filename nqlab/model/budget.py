@@ -1,0 +1,84 @@
+"""What a model costs: parameters, surplus over the baseline, matrix FLOPs; and widths that match a count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nqlab import slots
+from nqlab.config import ModelConfig
+
+
+def block_parameters(config: ModelConfig) -> int:
+    """Learned numbers in all blocks: per layer the query, 3 C^2 (K, V, O), the feed-forward and two norms."""
+    width = config.n_embd
+    query, ffn, norm = (slots.load(slot, getattr(config, slot)) for slot in ("query", "feedforward", "norm"))
+    return int(config.n_layer * (query.count(config) + 3 * width**2 + ffn.count(config) + 2 * norm.count(width)))
+
+
+def parameters(config: ModelConfig, vocab_size: int) -> int:
+    """All learned numbers: blocks, token and position embeddings, final norm, and the output matrix if untied."""
+    width = config.n_embd
+    final = slots.load("norm", config.norm).count(width)
+    embeddings = (vocab_size * (1 if config.tied else 2) + config.block_size) * width
+    return int(block_parameters(config) + embeddings + final)
+
+
+def flops_per_token(config: ModelConfig, vocab_size: int) -> int:
+    """Matrix FLOPs of one forward pass per token, a multiply-add counted as two; attention at full context.
+
+    A training step costs about three times this. Norms, activations and softmax are left out, as is usual.
+    """
+    width = config.n_embd
+    query, ffn = (slots.load(slot, getattr(config, slot)) for slot in ("query", "feedforward"))
+    attention = 2 * 2 * config.block_size * width
+    layer = query.flops(config) + 2 * 3 * width**2 + ffn.flops(config) + attention
+    return int(config.n_layer * layer + 2 * width * vocab_size)
+
+
+def baseline_of(config: ModelConfig) -> ModelConfig:
+    """The linear-query model of the same shape with the default MLP: what a surplus is counted against."""
+    return config.model_copy(update={"query": "linear", "query_scale": None, "ffn_hidden": None})
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """Learned numbers more (or fewer) than the baseline has in its blocks."""
+
+    number: int
+    percent: float
+
+    @property
+    def matched(self) -> bool:
+        """Exactly as many as the baseline."""
+        return self.number == 0
+
+    def __str__(self) -> str:
+        return "matched" if self.matched else f"{self.number:+,} ({self.percent:+.2f} % of the blocks)"
+
+
+def surplus(config: ModelConfig, baseline: ModelConfig | None = None) -> Surplus:
+    """How many learned numbers ``config`` has more than the baseline, in number and percent of the baseline's blocks.
+
+    The paper counts the same way: its wide MLP of 4.75C is "+12.5 %" of block parameters.
+    """
+    reference = block_parameters(baseline or baseline_of(config))
+    extra = block_parameters(config) - reference
+    return Surplus(extra, 100 * extra / reference)
+
+
+def match_parameters(config: ModelConfig, field: str, baseline: ModelConfig | None = None) -> ModelConfig:
+    """``config`` with the ``bottleneck`` or ``ffn_hidden`` that makes its block parameters equal the baseline's.
+
+    Where no width is exact, the largest that does not exceed it: an advantage is never given away unseen. ValueError
+    if the model does not read the field, or no width of at least 1 fits.
+    """
+    if field not in ("bottleneck", "ffn_hidden"):
+        raise ValueError(f"cannot match by {field!r}; choose bottleneck or ffn_hidden")
+    if getattr(config.resolved(), field) is None:
+        raise ValueError(f"query {config.query!r} has no {field}; match by ffn_hidden instead")
+    target = block_parameters(baseline or baseline_of(config))
+    one, two = (block_parameters(config.model_copy(update={field: width})) for width in (1, 2))
+    width = 1 + (target - one) // (two - one)
+    if width < 1:
+        raise ValueError(f"no {field} makes {config.query!r} as small as the baseline; match by the other width")
+    return config.model_copy(update={field: width})

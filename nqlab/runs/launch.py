@@ -1,0 +1,127 @@
+"""Create the folders of a race and start its worker: a fresh process, never a fork, that outlives who started it."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import coolname
+
+from nqlab import corpus as corpora
+from nqlab.config import RunConfig
+from nqlab.presets import arm_of
+from nqlab.runs.files import read_json, write_json
+from nqlab.runs.race import Race
+from nqlab.runs.store import RESUMABLE, Run
+
+SCHEMA_VERSION = 1
+MAX_RUNS_IN_A_RACE = 12
+
+
+def check(configs: Sequence[RunConfig]) -> None:
+    """ValueError, before anything is created, for a race that could not run: corpus, text length, device, prompt."""
+    from nqlab.training.device import check_dtype, resolve_device
+
+    if not configs:
+        raise ValueError("a race needs at least one variant; choose one")
+    if len(configs) > MAX_RUNS_IN_A_RACE:
+        raise ValueError(f"{len(configs)} runs are too many for one race; at most {MAX_RUNS_IN_A_RACE}")
+    for config in configs:
+        corpus = corpora.load(config.corpus)
+        corpus.check(config.model.block_size)
+        check_dtype(config.training, resolve_device(config.training.device))
+        if config.training.sample_interval:
+            try:
+                corpus.vocabulary.encode(config.training.sample_prompt)
+            except ValueError as error:
+                raise ValueError(f"sample_prompt: {error}") from None
+
+
+def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]]:
+    """Make the folders of a race, complete or not at all; nothing runs yet. ValueError as :func:`check`."""
+    check(configs)
+    now = datetime.datetime.now(datetime.UTC)
+    race_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    name = _spoken_name()
+    runs = [Run(runs_dir / f"{race_id}-{i}") for i in range(len(configs))]
+    race = Race(runs_dir / ".races" / race_id)
+    try:
+        for run, config, label in zip(runs, configs, _labels(configs)):
+            run.folder.mkdir(parents=True)
+            (run.folder / "config.json").write_text(config.to_json(), encoding="utf-8")
+            meta = {
+                "schema_version": SCHEMA_VERSION,
+                "race": race_id,
+                "created": now.isoformat(timespec="seconds"),
+                "launched": time.time(),
+            }
+            write_json(run.folder / "meta.json", meta)
+            write_json(run.folder / "label.json", {"name": f"{name}-{label}", "note": ""})
+        race.folder.mkdir(parents=True)
+        info = {"name": name, "created": now.isoformat(timespec="seconds"), "runs": [r.id for r in runs]}
+        write_json(race.folder / "race.json", info)
+    except OSError:
+        for folder in [r.folder for r in runs] + [race.folder]:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return race, runs
+
+
+def _spoken_name() -> str:
+    """Two words, short enough to say."""
+    return min((coolname.generate_slug(2) for _ in range(5)), key=len)
+
+
+def _labels(configs: Sequence[RunConfig]) -> list[str]:
+    """A short word per run: its arm, numbered where an arm stands several times."""
+    arms = [arm_of(c) for c in configs]
+    return [a if arms.count(a) == 1 else f"{a}-{arms[: i + 1].count(a)}" for i, a in enumerate(arms)]
+
+
+def spawn(race: Race, runs: Sequence[Run]) -> subprocess.Popen[bytes]:
+    """Start the worker of a race for these runs, in a session of its own; it goes on when this process ends."""
+    command = [sys.executable, "-m", "nqlab", "worker", str(race.folder), *[a for r in runs for a in ("--run", r.id)]]
+    with race.log.open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=Path.home())
+
+
+def start(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]]:
+    """Create a race and start its worker. It queues when all slots are taken."""
+    race, runs = create(runs_dir, configs)
+    spawn(race, runs)
+    return race, runs
+
+
+def reopen(runs: Sequence[Run]) -> Race:
+    """Make stopped, interrupted or failed runs of one race ready to go on. ValueError says what forbids it."""
+    race_ids = {run.race.id for run in runs}
+    if len(race_ids) != 1:
+        raise ValueError(f"{len(race_ids)} races at once cannot go on together; resume one race after the other")
+    for run in runs:
+        status = run.status()
+        if status not in RESUMABLE:
+            raise ValueError(f"run {run.name} is {status}; only a stopped or interrupted run can go on")
+    check([run.config for run in runs])
+    race = runs[0].race
+    if race.worker() is not None:
+        raise ValueError(f"race {race.id} is still being trained; stop it first, then resume")
+    race.folder.mkdir(parents=True, exist_ok=True)
+    if not race.info:
+        write_json(race.folder / "race.json", {"name": race.id, "created": runs[0].meta.get("created"), "runs": [r.id for r in runs]})
+    for run in runs:
+        write_json(run.folder / "meta.json", (read_json(run.folder / "meta.json") or {}) | {"launched": time.time()})
+    race.command("run")
+    return race
+
+
+def resume(runs: Sequence[Run]) -> Race:
+    """:func:`reopen`, and start a worker."""
+    race = reopen(runs)
+    spawn(race, runs)
+    return race

@@ -1,0 +1,91 @@
+"""events.jsonl: one JSON object a line. Written by one process, read by many, a torn last line tolerated.
+
+Lines are only ever appended. The exception is a resume: what lies beyond the checkpoint will be computed again, the
+same, so the file is first replaced by its part up to there (a new file, by which readers notice).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TextIO
+
+from nqlab.runs.files import write_bytes
+
+Record = dict[str, Any]
+
+
+class EventReader:
+    """Reads what has come since the last time; begins anew when the file was replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: list[Record] = []
+        self._offset, self._inode = 0, -1
+
+    def read(self) -> list[Record]:
+        """All records so far. A line without its newline is left for the next time; an unreadable one is skipped."""
+        try:
+            with self.path.open("rb") as file:
+                stat = os.fstat(file.fileno())
+                if stat.st_ino != self._inode or stat.st_size < self._offset:
+                    self.records, self._offset, self._inode = [], 0, stat.st_ino
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return self.records
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        self.records.extend(r for line in whole.splitlines() if (r := _parse(line)) is not None)
+        return self.records
+
+
+def last_record(path: Path) -> Record | None:
+    """The newest whole record, reading only the file's end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    lines = data[: data.rfind(b"\n") + 1].splitlines()
+    return next((r for line in reversed(lines) if (r := _parse(line)) is not None), None)
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "type" in record else None
+
+
+class EventWriter:
+    """Appends records, each flushed as one whole line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: TextIO = path.open("a", encoding="utf-8")
+
+    def write(self, record: Record) -> None:
+        """Append one line."""
+        self._file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """No more."""
+        self._file.close()
+
+
+def cut_back(path: Path, step: int | None) -> None:
+    """Keep the records up to the last checkpoint event at ``step`` (None: keep nothing), drop the rest."""
+    if not path.exists():
+        return
+    kept: list[bytes] = []
+    if step is not None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        for i, line in enumerate(lines):
+            record = _parse(line)
+            if record is not None and record["type"] == "checkpoint" and record["step"] == step:
+                kept = lines[: i + 1]
+    write_bytes(path, b"".join(kept))

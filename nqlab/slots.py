@@ -1,0 +1,99 @@
+"""The registry: what may stand in each slot of the transformer, one line an entry.
+
+Nothing here imports torch, so that configurations can be read and checked at once; :func:`load` brings the
+class in when a model is built. An entry declares the options it reads (fields of ``ModelConfig``) together with
+their defaults as functions of C = n_embd: a field that no chosen entry declares is not part of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+Default = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registry line.
+
+    ``target`` is ``"module:Class"``; ``title`` is what people read; ``formula`` is in the notation of the papers;
+    ``source`` is the publication (or "nqlab" where the entry is ours); ``options`` maps each field of
+    ``ModelConfig`` that the class reads to its default, a function of C.
+    """
+
+    target: str
+    title: str
+    formula: str
+    source: str
+    options: Mapping[str, Default] = field(default_factory=dict)
+
+
+_P26 = "Karbevski 2026, arXiv:2603.13381"
+_P25 = "Karbevski & Mijoski 2025, arXiv:2510.23912"
+_HALF: Mapping[str, Default] = {"query_scale": lambda _: 0.5}
+_BOTTLENECK: Mapping[str, Default] = {
+    "query_scale": lambda _: 0.5,
+    "bottleneck": lambda c: c // 2,
+    "query_output_gain": lambda _: 1.0,
+}
+
+QUERY: dict[str, Entry] = {
+    "linear": Entry(
+        "nqlab.model.query:LinearQuery",
+        "linear (baseline)",
+        "q = x W_Q",
+        "Vaswani et al. 2017, arXiv:1706.03762",
+        {"query_scale": lambda _: 1.0},
+    ),
+    "nonlinear": Entry(
+        "nqlab.model.query:NonlinearQuery", "nonlinear", "q = (x + f(x))/2, f(x) = LN(GELU(RMSNorm(x) W_1) W_2)", _P26, _BOTTLENECK
+    ),
+    "identity": Entry("nqlab.model.query:IdentityQuery", "identity", "q = x/2", _P25, _HALF),
+    "residual_linear": Entry("nqlab.model.query:ResidualLinearQuery", "residual linear", "q = (x + x W_Q)/2", _P26, _HALF),
+    "bottleneck_linear": Entry(
+        "nqlab.model.query:BottleneckLinearQuery",
+        "bottleneck linear (no GELU)",
+        "q = (x + g(x))/2, g = f without the GELU",
+        "nqlab: the control that isolates the nonlinearity",
+        _BOTTLENECK,
+    ),
+}
+
+NORM: dict[str, Entry] = {
+    "layernorm": Entry("nqlab.model.norm:LayerNorm", "LayerNorm", "g (x - mean x)/sqrt(var x + eps)", "Ba et al. 2016, arXiv:1607.06450"),
+    "rmsnorm": Entry("nqlab.model.norm:RMSNorm", "RMSNorm", "g x/sqrt(mean x^2 + eps)", "Zhang & Sennrich 2019, arXiv:1910.07467"),
+}
+
+ACTIVATION: dict[str, Entry] = {
+    "gelu": Entry("nqlab.model.activation:GELU", "GELU (erf)", "z Phi(z)", "Hendrycks & Gimpel 2016, arXiv:1606.08415"),
+    "relu": Entry("nqlab.model.activation:ReLU", "ReLU", "max(z, 0)", "Nair & Hinton 2010"),
+}
+
+FEEDFORWARD: dict[str, Entry] = {
+    "dense": Entry(
+        "nqlab.model.feedforward:Dense",
+        "dense MLP",
+        "act(x W_in) W_out",
+        "Vaswani et al. 2017, arXiv:1706.03762",
+        {"ffn_hidden": lambda c: 4 * c},
+    ),
+}
+
+SLOTS: dict[str, dict[str, Entry]] = {"query": QUERY, "norm": NORM, "activation": ACTIVATION, "feedforward": FEEDFORWARD}
+
+
+def entry(slot: str, name: str) -> Entry:
+    """The registry line of ``name`` in ``slot``; ValueError names what is allowed."""
+    entries = SLOTS[slot]
+    if name not in entries:
+        raise ValueError(f"{slot} {name!r} is unknown; choose one of {', '.join(entries)}")
+    return entries[name]
+
+
+def load(slot: str, name: str) -> Any:
+    """The class behind an entry (imports torch)."""
+    module, _, cls = entry(slot, name).target.partition(":")
+    return getattr(import_module(module), cls)
