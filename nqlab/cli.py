@@ -206,11 +206,11 @@ def _message(record: dict[str, Any]) -> str:
 
 
 @app.command(hidden=True)
-def worker(race: Path, run: Annotated[list[str], typer.Option("--run")]) -> None:
-    """Train a race in the background; started by the explorer."""
-    from nqlab.runs.worker import main as work
+def worker(race: Annotated[Path | None, typer.Option()] = None, run: Annotated[list[str] | None, typer.Option()] = None) -> None:
+    """Train a race in the background; without one, wait for it on standard input. Started by the explorer."""
+    from nqlab.runs import worker as work
 
-    raise typer.Exit(work(race, run))
+    raise typer.Exit(work.main(race, run or []) if race else work.wait())
 
 
 # --- runs

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
 import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,11 +86,48 @@ def _labels(configs: Sequence[RunConfig]) -> list[str]:
     return [a if arms.count(a) == 1 else f"{a}-{arms[: i + 1].count(a)}" for i, a in enumerate(arms)]
 
 
-def spawn(race: Race, runs: Sequence[Run]) -> subprocess.Popen[bytes]:
-    """Start the worker of a race for these runs, in a session of its own; it goes on when this process ends."""
-    command = [sys.executable, "-m", "nqlab", "worker", str(race.folder), *[a for r in runs for a in ("--run", r.id)]]
-    with race.log.open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=Path.home())
+def spawn(race: Race, runs: Sequence[Run]) -> None:
+    """Start the worker of a race for these runs: the spare where one waits, else a new process.
+
+    It runs in a session of its own and goes on when this process ends.
+    """
+    with _spare_lock:
+        spare, _spares[:] = (_spares[0] if _spares else None), []
+    if spare is None or not _hand_over(spare, race, runs):
+        command = [*_COMMAND, "--race", str(race.folder), *[a for r in runs for a in ("--run", r.id)]]
+        with race.log.open("ab") as log:
+            _children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+# --- a spare worker that has its imports behind it, so that a page need not wait for them
+
+_COMMAND = [sys.executable, "-m", "nqlab", "worker"]
+_spare_lock = threading.Lock()
+_spares: list[subprocess.Popen[bytes]] = []
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def prepare_spare() -> None:
+    """Start a spare worker unless one waits. It holds its imports and the default corpus, reads its race from
+    standard input, and ends when this process does. Safe to call often and from many threads."""
+    with _spare_lock:
+        _spares[:] = [spare for spare in _spares if spare.poll() is None]
+        if not _spares:
+            quiet = subprocess.DEVNULL
+            _spares.append(subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True))
+
+
+def _hand_over(spare: subprocess.Popen[bytes], race: Race, runs: Sequence[Run]) -> bool:
+    """Give the spare its race; False when it has died meanwhile."""
+    assert spare.stdin is not None
+    try:
+        spare.stdin.write(json.dumps({"race": str(race.folder), "runs": [r.id for r in runs]}).encode("utf-8") + b"\n")
+        spare.stdin.close()
+    except OSError:
+        return False
+    _children.append(spare)
+    return spare.poll() is None
 
 
 def start(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]]:

@@ -22,6 +22,7 @@ class EventReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: list[Record] = []
+        self.generation = 0  # grows whenever the file was replaced and ``records`` began anew
         self._offset, self._inode = 0, -1
 
     def read(self) -> list[Record]:
@@ -31,6 +32,7 @@ class EventReader:
                 stat = os.fstat(file.fileno())
                 if stat.st_ino != self._inode or stat.st_size < self._offset:
                     self.records, self._offset, self._inode = [], 0, stat.st_ino
+                    self.generation += 1
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

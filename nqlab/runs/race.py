@@ -67,6 +67,10 @@ class Race:
         """Pause after the update in progress."""
         self.command("pause")
 
+    def stop(self) -> None:
+        """Stop after the update in progress; everything is kept."""
+        self.command("stop")
+
     def step_once(self) -> None:
         """Advance every run of a paused race by one update; pause a race that is running."""
         worker = self.worker()

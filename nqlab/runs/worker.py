@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import json
+import os
 import platform
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,10 +24,11 @@ import filelock
 import torch
 
 from nqlab import corpus as corpora
-from nqlab import settings
+from nqlab import presets, settings
 from nqlab.config import RunConfig
 from nqlab.generate import stream
 from nqlab.model.gpt import GPT
+from nqlab.runs import speed
 from nqlab.runs.files import write_json
 from nqlab.runs.log import EventWriter, cut_back, last_record
 from nqlab.runs.race import Phase, Race, races
@@ -226,8 +231,31 @@ def generate_text(run: Run, prompt: str, length: int, temperature: float, top_k:
     return corpus.vocabulary.decode([int(i) for i in islice(following, length)]), step
 
 
+def warm_up() -> None:
+    """Do once what the first run of a process would wait for: torch's late imports, and the default corpus.
+
+    The steps taken for it are timed and kept, for the page's estimates.
+    """
+    speed.measure(settings.runs_dir(), settings.threads_per_race())
+    with suppress(OSError, ValueError):  # a machine without the default corpus still has a worker
+        corpora.load(presets.tiny().corpus).entropies  # noqa: B018  (cached)
+
+
+def wait() -> int:
+    """A spare worker: warm up, then take one race, as a JSON line, from standard input; end with its owner."""
+    warm_up()
+    line = sys.stdin.readline()
+    if not line.strip():
+        return 0
+    job = json.loads(line)
+    log = os.open(Race(Path(job["race"])).log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    return main(Path(job["race"]), job["runs"])
+
+
 def main(race_folder: Path, run_ids: Sequence[str]) -> int:
-    """Entry of the worker process."""
+    """Train these runs of this race: what a worker process does."""
     race = Race(race_folder)
     worker = Worker(race, [Run(race_folder.parent.parent / run_id) for run_id in run_ids])
     signal.signal(signal.SIGTERM, worker.interrupt)

@@ -1,0 +1,121 @@
+"""A run's events as arrays: what charts and tables are made from. Losses in nats per character."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nqlab.runs.log import EventReader, Record
+
+MAX_POINTS = 2000
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Curve:
+    """The training curve (one entry a logged step) and the validation curve (one an evaluation) of a run."""
+
+    train: dict[str, list[float]] = field(default_factory=lambda: {k: [] for k in ("step", "tokens", "elapsed_s", "loss", "grad_norm")})
+    val: dict[str, list[float]] = field(default_factory=lambda: {k: [] for k in ("step", "tokens", "elapsed_s", "val_loss")})
+    sample: tuple[int, str] | None = None
+    samples: list[tuple[int, str]] = field(default_factory=list)
+    end: Record | None = None
+
+    @property
+    def step(self) -> int:
+        """Updates made."""
+        return int(max((self.train["step"] or [-1])[-1] + 1, (self.val["step"] or [0])[-1]))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of the run's own optimiser steps."""
+        return (self.train["elapsed_s"] or [0.0])[-1]
+
+    def last(self, name: str) -> float | None:
+        """The newest ``loss``, ``grad_norm`` or ``val_loss``; None before the first."""
+        values = self.val[name] if name == "val_loss" else self.train[name]
+        return values[-1] if values else None
+
+    def tokens_per_second(self) -> float | None:
+        """Over the last 50 logged steps; None before the second."""
+        tokens, seconds = self.train["tokens"][-50:], self.train["elapsed_s"][-50:]
+        if len(tokens) < 2 or seconds[-1] <= seconds[0]:
+            return None
+        return (tokens[-1] - tokens[0]) / (seconds[-1] - seconds[0])
+
+    def add(self, record: Record) -> None:
+        """Take one event in."""
+        kind = record["type"]
+        part = {"step": self.train, "evaluation": self.val}.get(kind)
+        if part is not None:
+            for name, values in part.items():
+                values.append(record[name])
+        elif kind == "sample":
+            self.samples.append((record["step"], record["text"]))
+            self.sample = self.samples[-1]
+        self.end = record if kind in ("done", "diverged", "failed", "stopped") else None
+
+
+def curve_of(records: list[Record]) -> Curve:
+    """The curve of some events."""
+    curve = Curve()
+    for record in records:
+        curve.add(record)
+    return curve
+
+
+class CurveCache:
+    """Curves of run folders, read on from where the last look ended; one for a process, used by many threads."""
+
+    def __init__(self, size: int = 200) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._entries: dict[Path, tuple[EventReader, Curve, int]] = {}
+
+    def get(self, events: Path) -> Curve:
+        """The curve of an events.jsonl as it is now."""
+        with self._lock:
+            fresh = (EventReader(events), Curve(), 0)
+            reader, curve, taken = self._entries.pop(events, fresh)
+            generation = reader.generation
+            records = reader.read()
+            if reader.generation != generation:
+                curve, taken = Curve(), 0
+            for record in records[taken:]:
+                curve.add(record)
+            self._entries[events] = (reader, curve, len(records))
+            while len(self._entries) > self._size:
+                self._entries.pop(next(iter(self._entries)))
+            return curve
+
+
+def smooth(values: Array, factor: float) -> Array:
+    """Exponential moving average with debiasing: y_k = sum_j f^(k-j) x_j / sum_j f^(k-j); factor 0 changes nothing."""
+    if factor <= 0 or len(values) == 0:
+        return values
+    out = np.empty_like(values)
+    total = weight = 0.0
+    for i, value in enumerate(values):
+        total, weight = factor * total + value, factor * weight + 1.0
+        out[i] = total / weight
+    return out
+
+
+def decimate(x: Array, y: Array, most: int = MAX_POINTS) -> tuple[Array, Array]:
+    """At most ``most`` of the points, chosen so that the picture stays the same (MinMaxLTTB); short curves whole."""
+    if len(x) <= most:
+        return x, y
+    from tsdownsample import MinMaxLTTBDownsampler
+
+    chosen = MinMaxLTTBDownsampler().downsample(np.ascontiguousarray(x), np.ascontiguousarray(y), n_out=most)
+    return x[chosen], y[chosen]
+
+
+def numbers(values: list[Any]) -> Array:
+    """As float64."""
+    return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,42 @@
+"""The live chart: a small component that calls Plotly.react on one node.
+
+``st.plotly_chart`` mounts a new chart whenever the data change, which loses the zoom; this one does not.
+plotly.min.js is served once, as a file, from the installed plotly package.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import plotly
+import plotly.graph_objects as go
+import streamlit as st
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def install_plotly() -> Path:
+    """Copy plotly.min.js beside the component's script unless this very version is there; its path."""
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    target = ASSETS / "plotly.min.js"
+    if not target.exists() or target.stat().st_size != source.stat().st_size:
+        temporary = target.with_suffix(".tmp")
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)
+    return target
+
+
+@cache
+def _component() -> Any:
+    install_plotly()
+    return st.components.v2.component("nqlab.livechart", js="livechart.js", isolate_styles=False)
+
+
+def live_chart(figure: go.Figure, *, key: str, label: str) -> None:
+    """Show a figure that will change under the viewer; ``label`` says in words what a screen reader can't see."""
+    figure.update_layout(template=None)
+    height = figure.layout.height or 460
+    _component()(key=key, data={"figure": figure.to_json(), "label": label, "height": height}, height="content")

@@ -1,0 +1,58 @@
+"""What all viewers of this server share, and which race a viewer looks at."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import streamlit as st
+
+from nqlab import settings
+from nqlab.analysis.curves import CurveCache
+from nqlab.runs import store
+from nqlab.runs.launch import prepare_spare
+from nqlab.runs.race import Race, races
+from nqlab.runs.store import Run
+
+_lock = threading.Lock()
+_caches: dict[str, CurveCache] = {}
+
+
+def curves() -> CurveCache:
+    """The curves of all run folders, read once for everybody."""
+    with _lock:
+        return _caches.setdefault("curves", CurveCache())
+
+
+def keep_a_spare() -> None:
+    """Have a worker ready, so that Start need not wait for imports; not while one trains, which it would slow down."""
+    if next(store.active_races(runs_dir()), None) is None:
+        prepare_spare()
+
+
+def runs_dir() -> Path:
+    """Where runs are kept."""
+    return settings.runs_dir()
+
+
+def runs_of(race: Race) -> list[Run]:
+    """The runs of a race that are still there, in order."""
+    return [run for run_id in race.info.get("runs", []) if (run := Run(runs_dir() / run_id)).folder.is_dir()]
+
+
+def race_in_view() -> Race | None:
+    """The race in the address, else one that trains, else the newest. A wrong address says so and falls back."""
+    wanted = st.query_params.get("race")
+    known = [race for race in races(runs_dir()) if runs_of(race)]
+    if wanted:
+        found = next((race for race in known if race.id == wanted), None)
+        if found is not None:
+            return found
+        st.session_state["notice"] = f"There is no race {wanted!r} here any more; this is the newest instead."
+        del st.query_params["race"]
+    return next(iter(store.active_races(runs_dir())), known[0] if known else None)
+
+
+def look_at(race: Race) -> None:
+    """Make this the race in view, and in the address."""
+    st.query_params["race"] = race.id
