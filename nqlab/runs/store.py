@@ -217,7 +217,7 @@ def delete(run: Run) -> None:
 def undelete(runs_dir: Path, run_id: str) -> Run:
     """Bring a deleted run back. ValueError when it is not in the trash."""
     place = runs_dir / ".trash" / run_id
-    if "/" in run_id or not place.is_dir():
+    if run_id not in {p.name for p in place.parent.glob("*")}:
         raise ValueError(f"run {run_id!r} is not in the trash")
     place.replace(runs_dir / run_id)
     return Run(runs_dir / run_id)

@@ -48,9 +48,9 @@ def load_state(path: Path, device: str = "cpu") -> State:
         with safe_open(path, framework="pt", device=device) as file:
             numbers = json.loads(file.metadata()["state"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a dict)
+            return State(tensors, **numbers)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no checkpoint of this program ({error}); the run cannot go on from it") from None
-    return State(tensors, **numbers)
 
 
 def capture(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -74,7 +74,7 @@ class Checkpoint(Event):
 
 @dataclass(frozen=True)
 class Diverged(Event):
-    """The loss, its gradient or the validation loss stopped being finite; the run ends here."""
+    """``quantity`` (a loss, its gradient, an output, a weight) stopped being finite; the run ends here."""
 
     type = "diverged"
     quantity: str

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from nqlab.config import RunConfig
 from nqlab.corpus import Corpus
-from nqlab.generate import stream
+from nqlab.generate import NotFiniteError, stream
 from nqlab.model.gpt import GPT, keyed_generator
 from nqlab.training.batches import TrainingBatches, validation_windows
 from nqlab.training.checkpoint import State, capture, restore
@@ -44,8 +44,8 @@ def train(
         corpus: The text for all of them; its name must be the configurations'.
         resume: A state per run to go on from, or None for a run that begins.
         stop: Asked between updates, and between the parts of an evaluation or a sample, with the race's step (that
-            of the run furthest back). It may wait, which is a pause. Once it says True, every unfinished run yields a
-            checkpoint and a ``stopped`` event, and the generator ends.
+            of the run furthest back). It may wait, which is a pause. Once it says True, it is not asked again: every
+            unfinished run yields a checkpoint and a ``stopped`` event, and the generator ends.
 
     Raises:
         ValueError: before anything is computed, for a text too short, a device or number format that is not there,
@@ -57,7 +57,19 @@ def train(
     if configs[0].training.threads is not None:
         torch.set_num_threads(configs[0].training.threads)
     torch.set_flush_denormal(True)
-    return _race(runs, data, stop)
+    return _race(runs, data, _once_and_for_all(stop))
+
+
+def _once_and_for_all(stop: Stop) -> Stop:
+    """``stop``, but True for good after the first time: a wish taken back during an evaluation would lose that evaluation."""
+    said = False
+
+    def asked(step: int) -> bool:
+        nonlocal said
+        said = said or stop(step)
+        return said
+
+    return asked
 
 
 def _race(runs: list[_Run], data: _Data, stop: Stop) -> Iterator[Event]:
@@ -69,8 +81,9 @@ def _race(runs: list[_Run], data: _Data, stop: Stop) -> Iterator[Event]:
                 yield from run.update(data)
             if stop(min((r.step for r in runs if not r.over), default=step)):
                 for unfinished in (r for r in runs if not r.over):
-                    yield unfinished.checkpoint()
-                    yield Stopped(unfinished.index, unfinished.step)
+                    yield from unfinished.keep()
+                    if not unfinished.over:
+                        yield Stopped(unfinished.index, unfinished.step)
                 return
 
 
@@ -139,13 +152,17 @@ class _Run:
                 return
             yield from self._judged(losses)
         if not self.over and self._due(self.training.sample_interval, self.sampled):
-            text = self._sample(data.corpus, stop)
+            try:
+                text = self._sample(data.corpus, stop)
+            except NotFiniteError:
+                yield self._diverged("output")
+                return
             if text is None:
                 return
             self.sampled = self.step
             yield Sample(self.index, self.step, text)
         if not self.over and self._due(self.training.checkpoint_interval, self.saved):
-            yield self.checkpoint()
+            yield from self.keep()
         if not self.over and at_end:
             self.over = True
             learned = self.val_loss <= data.corpus.entropies[1]
@@ -225,11 +242,14 @@ class _Run:
         bf16 = self.training.dtype == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext()
 
-    def checkpoint(self) -> Checkpoint:
-        """The state as it is now."""
+    def keep(self) -> Iterator[Event]:
+        """The state as it is now, or the end of the run when its weights are not finite: the last good state is kept."""
+        if not all(bool(p.isfinite().all()) for p in self.parameters):
+            yield self._diverged("largest weight")
+            return
         self.saved = self.step
         tensors = capture(self.model, self.optimizer)
-        return Checkpoint(self.index, self.step, State(tensors, self.step, self.evaluated, self.sampled, self.elapsed_s))
+        yield Checkpoint(self.index, self.step, State(tensors, self.step, self.evaluated, self.sampled, self.elapsed_s))
 
     def _diverged(self, quantity: str) -> Diverged:
         self.over = True

@@ -139,7 +139,7 @@ def _take_text(raw: bytes | str, title: str) -> None:
 
 def _advanced(keep: dict[str, Any]) -> None:
     for name in INTEGERS:
-        change = {"on_change": _halve_bottleneck} if name == "model.n_embd" else {}
+        change: dict[str, Any] = {"on_change": _halve_bottleneck} if name == "model.n_embd" else {}
         st.number_input(name.split(".")[1], 0, key=_key(name), help=_help(name), **change, **keep)
     for name in FLOATS:
         st.number_input(name.split(".")[1], 0.0, key=_key(name), step=0.01, format="%.4g", help=_help(name), **keep)

@@ -1,0 +1,29 @@
+# Two commands do everything: `make app` and `make test`. The plain commands behind them are in README.md.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST_ARGS ?=
+
+.PHONY: app test check notebooks clean
+
+app: .venv/.ready
+	$(BIN)/python -m streamlit run app.py
+
+test: .venv/.ready
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+notebooks: .venv/.ready
+	$(BIN)/jupyter lab notebooks
+
+clean:
+	rm -rf .venv
+
+.venv/.ready: requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	$(BIN)/python -m nqlab corpora fetch shakespeare || echo "tiny-shakespeare could not be fetched; the app works with python-docs"
+	touch $@

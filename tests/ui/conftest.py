@@ -1,0 +1,77 @@
+"""A served app and a real browser."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+def chromium() -> str:
+    """The browser's path; skips with the reason where there is none, fails where one is required."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        reason = "no Chromium found: install the package chromium to run the browser tests"
+        if os.environ.get("NQLAB_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+@dataclass
+class App:
+    url: str
+    runs_dir: Path
+    log: Path
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """`streamlit run app.py` on a free port, with runs of its own."""
+    chromium()
+    folder = tmp_path_factory.mktemp("app")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = folder / "server.log"
+    environment = os.environ | {"NQLAB_RUNS_DIR": str(folder / "runs")}
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
+    url = f"http://localhost:{port}"
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{url}/_stcore/health", timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    yield App(url, folder / "runs", log)
+    server.terminate()
+    server.wait(20)
+    for race in (folder / "runs" / ".races").glob("*"):
+        (race / "control.json").write_text('{"command": "stop"}', encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """Debian's Chromium, headless, driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    path = chromium()
+    with sync_playwright() as play:
+        instance = play.chromium.launch(executable_path=path, args=CHROMIUM_ARGS)
+        yield instance
+        instance.close()
