@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from nqlab.runs.log import EventReader, Record
@@ -95,15 +96,10 @@ class CurveCache:
 
 
 def smooth(values: Array, factor: float) -> Array:
-    """Exponential moving average with debiasing: y_k = sum_j f^(k-j) x_j / sum_j f^(k-j); factor 0 changes nothing."""
+    """Exponential moving average, debiased: y_k = sum_j f^(k-j) x_j / sum_j f^(k-j); factor 0 changes nothing."""
     if factor <= 0 or len(values) == 0:
         return values
-    out = np.empty_like(values)
-    total = weight = 0.0
-    for i, value in enumerate(values):
-        total, weight = factor * total + value, factor * weight + 1.0
-        out[i] = total / weight
-    return out
+    return pd.Series(values).ewm(alpha=1 - factor, adjust=True).mean().to_numpy()
 
 
 def decimate(x: Array, y: Array, most: int = MAX_POINTS) -> tuple[Array, Array]:

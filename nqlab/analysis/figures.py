@@ -5,13 +5,15 @@ The colours are those of Okabe and Ito, which people with colour-blindness tell 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
 from nqlab import presets
-from nqlab.analysis.curves import Curve, decimate, numbers, smooth
+from nqlab.analysis.curves import Array, Curve, decimate, numbers, smooth
 
 _STYLES = {
     "linear": ("#0072B2", "solid"),
@@ -22,6 +24,8 @@ _STYLES = {
     "wide_mlp": ("#56B4E9", "longdashdot"),
     "reduced_mlp": ("#8C8C8C", "5px,2px"),
 }
+GREY = "#808080"
+Spec = dict[str, Any]
 AXES = {"step": "optimiser step", "tokens": "characters seen", "elapsed_s": "seconds of training (the run's own)"}
 
 
@@ -46,7 +50,7 @@ class Line:
     faint: bool = False
 
 
-def loss_figure(
+def loss_spec(
     lines: Sequence[Line],
     *,
     x: str = "step",
@@ -56,8 +60,8 @@ def loss_figure(
     references: Mapping[str, float] | None = None,
     height: int = 460,
     revision: str = "",
-) -> go.Figure:
-    """Training and validation loss of several runs in one chart.
+) -> Spec:
+    """Training and validation loss of several runs in one chart, as plain data in Plotly's own form.
 
     Args:
         lines: The runs.
@@ -69,68 +73,74 @@ def loss_figure(
         height: In pixels.
         revision: Zoom and hidden traces are kept between two figures with the same one.
     """
-    figure = go.Figure()
+    data: list[Spec] = []
     for line in lines:
         if "train" in show:
-            _add_train(figure, line, x, smoothing)
+            data += _train_traces(line, x, smoothing, in_legend="val" not in show)
         if "val" in show:
-            _add_val(figure, line, x)
-    for name, value in (references or {}).items():
-        figure.add_hline(
-            y=value, line={"color": "rgba(128,128,128,0.6)", "width": 1, "dash": "dot"},
-            annotation={"text": f"{name} {value:.2f}", "font": {"size": 11, "color": "rgba(128,128,128,1)"}},
-            annotation_position="top right",
-        )  # fmt: skip
-    figure.update_layout(
-        height=height,
-        margin={"l": 56, "r": 12, "t": 12, "b": 48},
-        hovermode="x unified",
-        legend={"orientation": "h", "y": -0.2, "yanchor": "top"},
-        uirevision=revision,
-        xaxis={"title": {"text": AXES[x]}, "rangemode": "tozero", "uirevision": f"{revision}-{x}"},
-        yaxis={
-            "title": {"text": "loss (nats per character)"},
-            "type": "log" if log_y else "linear",
-            "uirevision": f"{revision}-{log_y}",
-            **({"range": _empty_range(references)} if not lines or not any(line.curve.val["step"] for line in lines) else {}),
-        },
-    )
-    if not lines:
-        figure.update_xaxes(range=[0, 1000])
-    return figure
+            data.append(_val_trace(line, x))
+    levels = references or {}
+    x_axis: Spec = {"title": {"text": AXES[x]}, "rangemode": "tozero", "uirevision": f"{revision}-{x}"}
+    y_axis: Spec = {
+        "title": {"text": "loss (nats per character)"},
+        "type": "log" if log_y else "linear",
+        "uirevision": f"{revision}-{log_y}",
+    }
+    if not any(trace["x"] for trace in data):  # what will appear: empty axes of the right size
+        low, high = 1.5, max([4.2, *levels.values()]) + 0.3
+        y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+        x_axis["range"] = [0, 1000]
+    layout = {
+        "height": height,
+        "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
+        "hovermode": "x unified",
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "uirevision": revision,
+        "xaxis": x_axis,
+        "yaxis": y_axis,
+        "shapes": [_level(value) for value in levels.values()],
+        "annotations": [_level_name(name, value, log_y) for name, value in levels.items()],
+    }
+    return {"data": data, "layout": layout}
 
 
-def _empty_range(references: Mapping[str, float] | None) -> list[float]:
-    return [1.5, max((references or {"": 4.2}).values()) + 0.3]
+def loss_figure(lines: Sequence[Line], **options: Any) -> go.Figure:
+    """:func:`loss_spec` as a figure, for notebooks and files."""
+    return go.Figure(loss_spec(lines, **options))
 
 
-def _add_train(figure: go.Figure, line: Line, x: str, smoothing: float) -> None:
-    xs, ys = numbers(line.curve.train[x]), numbers(line.curve.train["loss"])
-    base = {"color": colour(line.arm), "dash": dash(line.arm)}
-    hover = f"%{{y:.4f}}<extra>{line.label} · train</extra>"
-    common = {"legendgroup": line.id, "mode": "lines", "hovertemplate": hover}
-    if smoothing > 0:
-        px, py = decimate(xs, ys)
-        figure.add_scatter(
-            x=px.tolist(), y=py.round(5).tolist(), uid=f"{line.id}-raw", showlegend=False, opacity=0.2, hoverinfo="skip",
-            line={**base, "dash": "solid", "width": 1}, legendgroup=line.id, mode="lines",
-        )  # fmt: skip
-    px, py = decimate(xs, smooth(ys, smoothing))
-    figure.add_scatter(
-        x=px.tolist(), y=py.round(5).tolist(), uid=f"{line.id}-train", name=f"{line.label} · train",
-        opacity=0.3 if line.faint else 0.65, line={**base, "width": 1}, **common,
-    )  # fmt: skip
+def _level(value: float) -> Spec:
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value, "line": {"color": GREY, "width": 1, "dash": "dot"}}
 
 
-def _add_val(figure: go.Figure, line: Line, x: str) -> None:
-    xs, ys = numbers(line.curve.val[x]), numbers(line.curve.val["val_loss"])
+def _level_name(name: str, value: float, log_y: bool) -> Spec:
+    place = {"xref": "paper", "x": 1, "xanchor": "right", "y": math.log10(value) if log_y else value, "yanchor": "bottom"}
+    return place | {"text": f"{name} {value:.2f}", "showarrow": False, "font": {"size": 11, "color": GREY}}
+
+
+def _trace(run: Line, part: str, xs: Array, ys: Array, look: Spec) -> Spec:
     px, py = decimate(xs, ys)
-    figure.add_scatter(
-        x=px.tolist(), y=py.round(5).tolist(), uid=f"{line.id}-val", name=f"{line.label} · validation", legendgroup=line.id,
-        mode="lines+markers" if len(px) <= 60 else "lines", opacity=0.45 if line.faint else 1.0, marker={"size": 5},
-        line={"color": colour(line.arm), "dash": dash(line.arm), "width": 1.5 if line.faint else 2.5},
-        hovertemplate=f"%{{y:.4f}}<extra>{line.label} · validation</extra>",
-    )  # fmt: skip
+    base = {"type": "scatter", "mode": "lines", "x": px.tolist(), "y": py.round(5).tolist(), "uid": f"{run.id}-{part}"}
+    return base | {"name": run.label, "legendgroup": run.id} | look
+
+
+def _train_traces(run: Line, x: str, smoothing: float, in_legend: bool) -> list[Spec]:
+    xs, ys = numbers(run.curve.train[x]), numbers(run.curve.train["loss"])
+    style: Spec = {"color": colour(run.arm), "width": 1}
+    look: Spec = {"showlegend": in_legend, "opacity": 0.3 if run.faint else 0.65, "line": style | {"dash": dash(run.arm)}}
+    look["hovertemplate"] = f"%{{y:.4f}}<extra>{run.label} · training</extra>"
+    traces = [_trace(run, "train", xs, smooth(ys, smoothing), look)]
+    if smoothing > 0:
+        traces.insert(0, _trace(run, "raw", xs, ys, {"line": style, "showlegend": False, "opacity": 0.2, "hoverinfo": "skip"}))
+    return traces
+
+
+def _val_trace(run: Line, x: str) -> Spec:
+    xs, ys = numbers(run.curve.val[x]), numbers(run.curve.val["val_loss"])
+    style: Spec = {"color": colour(run.arm), "dash": dash(run.arm), "width": 1.5 if run.faint else 2.5}
+    look: Spec = {"mode": "lines+markers" if len(xs) <= 60 else "lines", "marker": {"size": 5}, "line": style}
+    look |= {"opacity": 0.45 if run.faint else 1.0, "hovertemplate": f"%{{y:.4f}}<extra>{run.label} · validation</extra>"}
+    return _trace(run, "val", xs, ys, look)
 
 
 def title_of(arm: str) -> str:

@@ -90,7 +90,7 @@ class Race:
 
     def worker(self) -> Worker | None:
         """The worker, if its process lives; another process that got the same number is not it."""
-        data = read_json(self.folder / "worker.json")
+        data = read_json(self.folder / "worker.json") or {}
         try:
             process = psutil.Process(data["pid"])
             if abs(process.create_time() - data["created"]) > 1 or process.status() == psutil.STATUS_ZOMBIE:

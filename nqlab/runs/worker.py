@@ -27,6 +27,7 @@ from nqlab import corpus as corpora
 from nqlab import presets, settings
 from nqlab.config import RunConfig
 from nqlab.generate import stream
+from nqlab.model.budget import flops_per_token
 from nqlab.model.gpt import GPT
 from nqlab.runs import speed
 from nqlab.runs.files import write_json
@@ -149,7 +150,7 @@ class Worker:
         """Load what is needed, record the circumstances in meta.json, cut logs back to their checkpoints."""
         configs = [run.config for run in self.runs]
         corpus = corpora.load(configs[0].corpus)
-        threads = self.runs[0].meta.get("threads") or configs[0].training.threads or settings.threads_per_race()
+        threads = self.runs[0].meta.get("threads") or threads_for(configs[0], len(corpus.vocabulary))
         torch.set_num_threads(threads)
         states = [load_state(run.checkpoint) if run.checkpoint.exists() else None for run in self.runs]
         for run, config in zip(self.runs, configs):
@@ -179,6 +180,19 @@ def _append(run: Run, record: dict[str, Any]) -> None:
     writer = EventWriter(run.events)
     writer.write(record)
     writer.close()
+
+
+STEP_FLOPS_PER_THREAD = 2e9
+
+
+def threads_for(config: RunConfig, vocab_size: int) -> int:
+    """CPU threads for a race: what the configuration asks for, else its share of the machine, but no more than one for
+    every two GFLOP of a step. Below that a second thread gains little, and loses much when the page needs the core."""
+    if config.training.threads is not None:
+        return config.training.threads
+    tokens = config.training.batch_size * config.model.block_size
+    work = 3 * flops_per_token(config.model, vocab_size) * tokens
+    return max(1, min(settings.threads_per_race(), int(work / STEP_FLOPS_PER_THREAD)))
 
 
 def circumstances(config: RunConfig, corpus: corpora.Corpus, threads: int) -> dict[str, Any]:
@@ -236,7 +250,7 @@ def warm_up() -> None:
 
     The steps taken for it are timed and kept, for the page's estimates.
     """
-    speed.measure(settings.runs_dir(), settings.threads_per_race())
+    speed.measure(settings.runs_dir(), threads=1)
     with suppress(OSError, ValueError):  # a machine without the default corpus still has a worker
         corpora.load(presets.tiny().corpus).entropies  # noqa: B018  (cached)
 

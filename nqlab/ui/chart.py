@@ -6,14 +6,16 @@ plotly.min.js is served once, as a file, from the installed plotly package.
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import plotly
-import plotly.graph_objects as go
 import streamlit as st
+
+from nqlab.analysis.figures import Spec
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -35,8 +37,7 @@ def _component() -> Any:
     return st.components.v2.component("nqlab.livechart", js="livechart.js", isolate_styles=False)
 
 
-def live_chart(figure: go.Figure, *, key: str, label: str) -> None:
-    """Show a figure that will change under the viewer; ``label`` says in words what a screen reader can't see."""
-    figure.update_layout(template=None)
-    height = figure.layout.height or 460
-    _component()(key=key, data={"figure": figure.to_json(), "label": label, "height": height}, height="content")
+def live_chart(spec: Spec, *, key: str, label: str) -> None:
+    """Show a chart that will change under the viewer; ``label`` says in words what a screen reader can't see."""
+    data = {"figure": json.dumps(spec, separators=(",", ":")), "label": label, "height": spec["layout"]["height"]}
+    _component()(key=key, data=data, height="content")

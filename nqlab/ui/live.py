@@ -10,10 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from nqlab.analysis.curves import Curve
-from nqlab.analysis.figures import AXES, Line, loss_figure
+from nqlab.analysis.figures import AXES, Line, loss_spec
 from nqlab.config import difference_line
 from nqlab.presets import ARMS, arm_of
-from nqlab.runs import launch, store
+from nqlab.runs import launch, speed, store
 from nqlab.runs.race import Race
 from nqlab.runs.store import ACTIVE, RESUMABLE, Run, Status
 from nqlab.ui import shared
@@ -137,7 +137,8 @@ def _messages(now: Standing) -> None:
             end = curve.end or {}
             if status == "diverged":
                 st.warning(
-                    f"**{run.name}** diverged at step {end['step']:,}: the {end['quantity']} is no longer finite. Likely cause: {end['cause']}."
+                    f"**{run.name}** diverged at step {end['step']:,}: the {end['quantity']} is no longer finite. "
+                    f"Likely cause: {end['cause']}."
                 )
             elif status == "failed":
                 st.error(f"**{run.name}** failed: {end.get('message', 'see its log')}. Its last checkpoint is kept.")
@@ -178,7 +179,7 @@ def _chart(race: Race | None, now: Standing, form: Form, overlay: Sequence[Run])
             "smoothing",
             0.0,
             0.99,
-            0.9,
+            0.8,
             0.01,
             key="chart.smooth",
             width=200,
@@ -188,7 +189,7 @@ def _chart(race: Race | None, now: Standing, form: Form, overlay: Sequence[Run])
     lines = [Line(run.id, label, arm_of(run.config), curve) for label, (run, _, curve) in zip(_labels(now), now)]
     shown = {line.id for line in lines}
     lines += [Line(r.id, r.name, arm_of(r.config), shared.curves().get(r.events), faint=True) for r in overlay if r.id not in shown]
-    figure = loss_figure(
+    spec = loss_spec(
         lines,
         x=x,
         show=show or list(SHOW_NAMES),
@@ -197,7 +198,7 @@ def _chart(race: Race | None, now: Standing, form: Form, overlay: Sequence[Run])
         references=_references(now, form),
         revision=race.id if race else "none",
     )
-    live_chart(figure, key="livechart", label="Loss curves of the race; the table below has the newest numbers.")
+    live_chart(spec, key="livechart", label="Loss curves of the race; the table below has the newest numbers.")
 
 
 def _samples(now: Standing) -> None:
@@ -210,12 +211,16 @@ def _samples(now: Standing) -> None:
             st.code(sample[1] if sample else " ", language=None, wrap_lines=True, height=220)
 
 
-def panel(form: Form, ticking: bool) -> None:
-    """One tick: buttons, messages, chart, table, samples. Asks for a full rerun when the pace has to change."""
+def panel(form: Form, ticking: bool, speed_known: bool) -> None:
+    """One tick: buttons, messages, chart, table, samples.
+
+    Asks for a full rerun when the pace has to change (``ticking``: how the page was drawn), or when the machine's
+    speed has been measured since, so that the page can say how long a race takes.
+    """
     race = shared.race_in_view()
     now = standing(race)
     active = any(status in ACTIVE for _, status, _ in now)
-    if active != ticking:
+    if active != ticking or (not speed_known and speed.measured(shared.runs_dir()) is not None):
         st.rerun()
     _buttons(form, race, now)
     with st.container():
@@ -229,6 +234,7 @@ def panel(form: Form, ticking: bool) -> None:
         st.table(pd.DataFrame([_row(label, *entry) for label, entry in zip(_labels(now), now)]).set_index("variant"))
     else:
         st.markdown(
-            "The curves of all chosen variants will grow here together, with a table of their numbers and a sample of what each has learnt to write."
+            "The curves of all chosen variants will grow here together, with a table of their numbers "
+            "and a sample of what each has learnt to write."
         )
     _samples(now)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from nqlab import settings
 from nqlab.analysis import estimate
 from nqlab.analysis.figures import title_of
 from nqlab.config import RunConfig
 from nqlab.model.budget import parameters, surplus
 from nqlab.presets import arm_of
 from nqlab.runs import speed
+from nqlab.runs.worker import threads_for
 from nqlab.ui import form as forms
 from nqlab.ui import live, past, shared
 
@@ -18,7 +18,7 @@ from nqlab.ui import live, past, shared
 def page() -> None:
     """Draw everything; returns at once in every state."""
     shared.keep_a_spare()
-    st.header("Does a transformer need a linear query projection?")
+    st.subheader("Does a transformer need a linear query projection?")
     st.markdown(
         "Several small language models learn the same text from the same batches. They differ in one thing: "
         "how attention makes its **query**. Press **Start** and watch."
@@ -30,7 +30,8 @@ def page() -> None:
     else:
         _before_start(form)
     ticking = live.is_active(shared.race_in_view())
-    st.fragment(live.panel, run_every=live.TICK_S if ticking else live.IDLE_S)(form, ticking)
+    known = speed.measured(shared.runs_dir()) is not None
+    st.fragment(live.panel, run_every=live.TICK_S if ticking else live.IDLE_S)(form, ticking, known)
     past.panel()
 
 
@@ -39,9 +40,9 @@ def _before_start(form: forms.Form) -> None:
     assert form.corpus is not None
     corpus, configs = form.corpus, form.configs
     size = len(corpus.vocabulary)
+    threads = threads_for(configs[0], size)
     tiny_step = speed.measured(shared.runs_dir())
-    took = "(being measured)" if tiny_step is None else estimate.in_words(estimate.race_s(configs, size, tiny_step))
-    threads = configs[0].training.threads or settings.threads_per_race()
+    took = "(being measured)" if tiny_step is None else estimate.in_words(estimate.race_s(configs, size, tiny_step, threads))
     st.caption(
         f"**{corpus.title}**: {len(corpus.text):,} characters, V = {size}, ln V = {corpus.uniform_entropy:.3f} nats. "
         f"Time for this race on this machine: **{took}**, {threads} thread{'s' if threads > 1 else ''}."
