@@ -7,7 +7,12 @@ import streamlit as st
 if not st.runtime.exists():
     sys.exit("This is a Streamlit app; start it with: streamlit run app.py   (or: make app)")
 
-from nqlab.ui import train_page
+from nqlab.ui import argument_page, train_page
 
 st.set_page_config(page_title="nqlab", page_icon=":material/query_stats:", layout="wide")
-st.navigation([st.Page(train_page.page, title="Train", icon=":material/play_circle:", default=True)]).run()
+st.navigation(
+    [
+        st.Page(train_page.page, title="Train", icon=":material/play_circle:", url_path="train", default=True),
+        st.Page(argument_page.page, title="The argument", icon=":material/function:", url_path="argument"),
+    ]
+).run()

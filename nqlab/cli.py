@@ -360,6 +360,38 @@ def generate(
         sys.stdout.write(prompt + text + "\n")
 
 
+@app.command()
+@checked
+def redundancy(
+    case: Annotated[int | None, typer.Option(help="One of the ten cases; all without it.")] = None,
+    n_embd: Annotated[int, typer.Option(help="Width C.")] = 16,
+    n_head: Annotated[int, typer.Option(help="Heads H.")] = 4,
+    n_layer: Annotated[int, typer.Option(help="Layers.")] = 4,
+    seed: Annotated[int, typer.Option()] = 0,
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    json_: JsonFlag = False,
+) -> None:
+    """Where W_Q can be absorbed exactly, and where not: ten cases, computed. Exit code 1 when one comes out otherwise."""
+    from nqlab.analysis.redundancy.cases import run_case, run_cases
+
+    sizes = (n_embd, n_head, n_layer, seed, dtype)
+    results = run_cases(*sizes) if case is None else [run_case(case, *sizes)]
+    if json_:
+        print_json([result.record() for result in results])
+    else:
+        rows = [result.record() | {"exact": _exactness(result.exact, result.expected_exact)} for result in results]
+        for row in rows:
+            row["error"] = f"{row['error']:.1e}"
+        print_table(rows, ["case", "title", "transformed", "w_q", "error", "exact", "parameters_saved"])
+    raise typer.Exit(int(any(result.exact != result.expected_exact for result in results)))
+
+
+def _exactness(exact: bool, expected: bool) -> str:
+    if exact != expected:
+        return "exact, UNEXPECTED" if exact else "wrong, UNEXPECTED"
+    return "exact" if exact else "wrong, as expected"
+
+
 def main() -> None:
     """Entry point."""
     app()

@@ -63,7 +63,7 @@ def _draw(logits: Tensor, temperature: float, top_k: int | None, generator: torc
         raise NotFiniteError("the model's outputs are not finite (it diverged); sample from an earlier checkpoint or another run")
     if temperature == 0:
         return logits.argmax(dim=-1)
-    logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature  # at most 0: nothing overflows however cold it is
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / max(temperature, 1e-30)  # at most 0: however cold, no NaN
     if top_k is not None:
         least = logits.topk(min(max(1, top_k), logits.shape[-1])).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))

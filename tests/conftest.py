@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,9 +41,10 @@ def runs_dir(data_dir: Path) -> Iterator[Path]:
     folder = settings.runs_dir()
     yield folder
     for race in races(folder):
-        if worker := race.worker():
-            psutil.Process(worker.pid).kill()
-            psutil.wait_procs([psutil.Process(worker.pid)], timeout=10)
+        if (worker := race.worker()) and worker.pid != os.getpid():
+            process = psutil.Process(worker.pid)
+            process.kill()
+            psutil.wait_procs([process], timeout=10)
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +65,11 @@ def docs() -> Corpus:
 @pytest.fixture
 def wait_for() -> Callable[[Callable[[], object], str], None]:
     """Wait until something another process does has happened; fail with what was waited for."""
-    import time
 
     def wait(happened: Callable[[], object], what: str) -> None:
         end = time.monotonic() + PATIENCE_S
         while not happened():
             assert time.monotonic() < end, f"{what}: not within {PATIENCE_S:g} s"
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     return wait

@@ -33,9 +33,7 @@ def kept(state: State) -> State:
 
 def trained(configs: RunConfig | Sequence[RunConfig], corpus: Corpus, **options: Any) -> list[Event]:
     """All events, checkpoints copied."""
-    return [
-        dataclass_replace(e, state=kept(e.state)) if isinstance(e, Checkpoint) else e for e in train(configs, corpus, **options)
-    ]
+    return [dataclass_replace(e, state=kept(e.state)) if isinstance(e, Checkpoint) else e for e in train(configs, corpus, **options)]
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:

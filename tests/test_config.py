@@ -50,10 +50,10 @@ OTHER_VALUES: dict[str, Any] = {
 NO_OTHER_VALUE = {"model.feedforward"} if len(slots.FEEDFORWARD) == 1 else set()
 
 
-def message_of(changes: dict[str, Any], config: RunConfig = RunConfig()) -> str:
+def message_of(changes: dict[str, Any]) -> str:
     """What a refused change says; always one line."""
     with pytest.raises(ValueError) as caught:
-        replace(config, changes)
+        replace(RunConfig(), changes)
     message = str(caught.value)
     assert message
     assert "\n" not in message

@@ -146,3 +146,21 @@ def _val_trace(run: Line, x: str) -> Spec:
 def title_of(arm: str) -> str:
     """What people read for an arm."""
     return presets.ARMS.get(arm, arm)
+
+
+def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 300) -> go.Figure:
+    """Relative errors as bars on a log axis, with the spacing of numbers near 1 as a line: rounding, or wrong."""
+    names, values = list(errors), [max(value, epsilon / 10) for value in errors.values()]
+    wrong = [value > math.sqrt(epsilon) for value in values]
+    figure = go.Figure(
+        go.Bar(
+            x=values, y=names, orientation="h", text=[f"{v:.0e} {'✗ wrong' if w else '✓ rounding'}" for v, w in zip(errors.values(), wrong)],
+            marker={"color": ["#D55E00" if w else "#0072B2" for w in wrong], "pattern": {"shape": ["/" if w else "" for w in wrong]}},
+        )
+    )  # fmt: skip
+    figure.add_vline(x=epsilon, line={"dash": "dot", "color": GREY})
+    figure.update_layout(
+        height=height, margin={"l": 8, "r": 8, "t": 28, "b": 40}, title={"text": "relative error of the outputs", "font": {"size": 14}}
+    )
+    figure.update_xaxes(type="log", range=[math.log10(epsilon) - 1, 4], exponentformat="power")
+    return figure

@@ -35,6 +35,14 @@ def flops_per_token(config: ModelConfig, vocab_size: int) -> int:
     return int(config.n_layer * layer + 2 * width * vocab_size)
 
 
+def training_bytes(config: ModelConfig, vocab_size: int, batch_size: int) -> int:
+    """Memory a training step needs, about: weights, gradient and two moments, and float32 activations for the
+    backward pass (per position about 16 C and 3 m a layer, and the logits three times). No T x T matrix is kept."""
+    hidden = config.resolved().ffn_hidden or 4 * config.n_embd
+    per_position = config.n_layer * (16 * config.n_embd + 3 * hidden) + 3 * vocab_size
+    return 16 * parameters(config, vocab_size) + 4 * batch_size * config.block_size * per_position
+
+
 def baseline_of(config: ModelConfig) -> ModelConfig:
     """The linear-query model of the same shape with the default MLP: what a surplus is counted against."""
     return config.model_copy(update={"query": "linear", "query_scale": None, "ffn_hidden": None})

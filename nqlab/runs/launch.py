@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import coolname
+import psutil
 
 from nqlab import corpus as corpora
 from nqlab.config import RunConfig
@@ -24,10 +25,12 @@ from nqlab.runs.store import RESUMABLE, Run
 
 SCHEMA_VERSION = 1
 MAX_RUNS_IN_A_RACE = 12
+MEMORY_SHARE = 0.8
 
 
 def check(configs: Sequence[RunConfig]) -> None:
-    """ValueError, before anything is created, for a race that could not run: corpus, text length, device, prompt."""
+    """ValueError, before anything is created, for a race that could not run: corpus, text length, device, memory, prompt."""
+    from nqlab.model.budget import training_bytes
     from nqlab.training.device import check_dtype, resolve_device
 
     if not configs:
@@ -37,7 +40,14 @@ def check(configs: Sequence[RunConfig]) -> None:
     for config in configs:
         corpus = corpora.load(config.corpus)
         corpus.check(config.model.block_size)
-        check_dtype(config.training, resolve_device(config.training.device))
+        device = resolve_device(config.training.device)
+        check_dtype(config.training, device)
+        needed = training_bytes(config.model, len(corpus.vocabulary), config.training.batch_size)
+        if device.type == "cpu" and needed > MEMORY_SHARE * psutil.virtual_memory().total:
+            raise ValueError(
+                f"this run needs about {needed / 1e9:,.0f} GB of memory and the machine has {psutil.virtual_memory().total / 1e9:,.0f}; "
+                "take a smaller n_embd, n_layer, block_size or batch_size"
+            )
         if config.training.sample_interval:
             try:
                 corpus.vocabulary.encode(config.training.sample_prompt)

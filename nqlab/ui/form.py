@@ -10,6 +10,7 @@ import streamlit as st
 from nqlab import corpus as corpora
 from nqlab import presets, slots
 from nqlab.config import ModelConfig, RunConfig, TrainingConfig, replace
+from nqlab.runs import launch
 
 SHOWN_PRESETS = ("tiny", "small", "medium", "gpu")
 RATES = [m * 10.0**e for e in range(-4, 0) for m in (1, 2, 3, 5, 7)] + [1.0]
@@ -119,10 +120,10 @@ def _corpus_choice(keep: dict[str, Any]) -> None:
     if st.session_state.get(_key("corpus")) not in names:
         st.session_state.pop(_key("corpus"), None)
     st.selectbox("Text", list(names), key=_key("corpus"), format_func=names.__getitem__, help="What the models learn to write.", **keep)
-    with st.expander("Your own text"):
+    with st.expander("Your own text"), st.form("own_text", border=False):
         file = st.file_uploader("A text file", max_upload_size=corpora.MAX_TEXT_BYTES // 1_000_000, key=_key("upload"))
         pasted = st.text_area("or paste one", key=_key("pasted"), height=100)
-        if st.button("Use this text", key=_key("use_text"), disabled=file is None and not pasted):
+        if st.form_submit_button("Use this text"):
             _take_text(file.getvalue() if file else pasted, file.name if file else "pasted text")
 
 
@@ -173,6 +174,8 @@ def _read() -> Form:
         arms = state[_key("arms")]
         if not arms:
             raise ValueError("no variant is chosen; choose at least one")
-        return Form([presets.arm(base, name) for name in arms], corpus)
+        configs = [presets.arm(base, name) for name in arms]
+        launch.check(configs)
+        return Form(configs, corpus)
     except (ValueError, OSError) as error:
         return Form(error=str(error))

@@ -1,0 +1,44 @@
+"""What absorbs what, as a graph in the DOT language and as a table: plain text, drawn by whoever shows it."""
+
+from __future__ import annotations
+
+from nqlab.analysis.redundancy.rule import Analysis
+
+# Okabe and Ito's colours, light enough for dark letters; groups beyond the last share it.
+_FILLS = ("#56B4E9", "#E69F00", "#7FCDBB", "#F0E442", "#CC79A7", "#D9D9D9")
+_INK = "#808080"
+
+
+def dot(analysis: Analysis) -> str:
+    """The chain of hidden states, one node each; states of one colour share one S, dashed edges are skips."""
+    lines = ["digraph {", 'rankdir=LR; bgcolor="transparent"; nodesep=0.35; ranksep=0.45;']
+    lines.append(f'node [shape=box, style="filled,rounded", color="{_INK}", fontname="Helvetica", fontsize=13, fontcolor="#111111"];')
+    lines.append(f'edge [color="{_INK}", fontcolor="{_INK}", fontname="Helvetica", fontsize=11];')
+    for state in analysis.states:
+        fill = _FILLS[min(state.group, len(_FILLS) - 1)]
+        lines.append(f'{state.name} [label="{state.name}\\nS{state.group}", fillcolor="{fill}", tooltip="{state.title}"];')
+    names = [state.name for state in analysis.states]
+    lines.append(f'E [label="E, P", shape=plaintext, style="", fontcolor="{_INK}"]; E -> {names[0]};')
+    for left, right in zip(names, names[1:]):
+        block = "attention" if left.startswith("x") else "MLP"
+        lines.append(f'{left} -> {right} [label="{block}"];')
+    lines += [f'{left} -> {right} [style=dashed, label="skip", constraint=false];' for left, right in analysis.skips]
+    lines.append(f'U [label="output", shape=plaintext, style="", fontcolor="{_INK}"]; {names[-1]} -> U;')
+    return "\n".join([*lines, "}"])
+
+
+def factors(analysis: Analysis) -> list[dict[str, str]]:
+    """One row a hidden state: its S, which S it may be, and what becomes of the matrices around it."""
+    rows = []
+    for state in analysis.states:
+        group = analysis.groups[state.group]
+        rows.append(
+            {
+                "state": f"{state.name}: {state.title}",
+                "carries": f"S{state.group} = {group.choice}",
+                "may be": group.restriction.title,
+                "written by": ", ".join(new for _, new in state.writers),
+                "read by": ", ".join(new for _, new in state.readers),
+            }
+        )
+    return rows
