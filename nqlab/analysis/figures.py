@@ -148,13 +148,15 @@ def title_of(arm: str) -> str:
     return presets.ARMS.get(arm, arm)
 
 
-def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 300) -> go.Figure:
+def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 220) -> go.Figure:
     """Relative errors as bars on a log axis, with the spacing of numbers near 1 as a line: rounding, or wrong."""
     names, values = list(errors), [max(value, epsilon / 10) for value in errors.values()]
     wrong = [value > math.sqrt(epsilon) for value in values]
     figure = go.Figure(
         go.Bar(
-            x=values, y=names, orientation="h", text=[f"{v:.0e} {'✗ wrong' if w else '✓ rounding'}" for v, w in zip(errors.values(), wrong)],
+            x=values, y=names, orientation="h",
+            text=[f"{v:.0e} {'✗ wrong' if w else '✓ rounding'}" for v, w in zip(errors.values(), wrong)], textposition="outside",
+            cliponaxis=False,
             marker={"color": ["#D55E00" if w else "#0072B2" for w in wrong], "pattern": {"shape": ["/" if w else "" for w in wrong]}},
         )
     )  # fmt: skip
@@ -162,5 +164,5 @@ def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 300)
     figure.update_layout(
         height=height, margin={"l": 8, "r": 8, "t": 28, "b": 40}, title={"text": "relative error of the outputs", "font": {"size": 14}}
     )
-    figure.update_xaxes(type="log", range=[math.log10(epsilon) - 1, 4], exponentformat="power")
+    figure.update_xaxes(type="log", range=[math.log10(epsilon) - 1, 6], exponentformat="power")
     return figure

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -11,6 +14,7 @@ from nqlab.analysis.redundancy.diagram import dot, factors
 from nqlab.analysis.redundancy.examine import Errors, TrainedExamination, errors_of, examine_model
 from nqlab.runs import store
 from nqlab.runs.store import Run
+from nqlab.runs.worker import load_model
 from nqlab.ui import shared
 
 SKIPS = {"none": "none", "attention": "around attention", "mlp": "around the MLP", "both": "both (GPT)"}
@@ -32,12 +36,9 @@ def page() -> None:
         return
     found = errors_of(architecture, condition, dtype)
     _verdict(found)
-    left, right = st.columns([3, 2])
-    with left:
-        st.graphviz_chart(dot(found.analysis), width="stretch")
-        st.caption("Each box is a hidden state. Boxes of one colour must share one S; a dashed skip forces that, a norm restricts it.")
-    with right:
-        st.plotly_chart(error_figure(_bars(found), found.epsilon), width="stretch", key="errors")
+    st.graphviz_chart(dot(found.analysis), width="stretch")
+    st.caption("Each box is a hidden state. Boxes of one colour must share one S; a dashed skip forces that, a norm restricts it.")
+    st.plotly_chart(error_figure(_bars(found), found.epsilon), width="stretch", key="errors")
     with st.expander("What absorbs what"):
         st.table(pd.DataFrame(factors(found.analysis)).set_index("state"))
     st.info(
@@ -48,7 +49,7 @@ def page() -> None:
 
 
 def _controls() -> tuple[Architecture | None, float, str]:
-    keep = {"persist_state": "session"}
+    keep: dict[str, Any] = {"persist_state": "session"}
     skips = st.selectbox(
         "Skips", list(SKIPS), format_func=SKIPS.__getitem__, key="arg.skips", help="x + block(x) joins two states.", **keep
     )
@@ -97,11 +98,9 @@ def _bars(found: Errors) -> dict[str, float]:
 
 
 @st.cache_data(show_spinner="Computing on the trained run ...", max_entries=20)
-def _examined(folder: str, step: int) -> TrainedExamination:  # step: a new checkpoint is another question
-    from pathlib import Path
-
-    from nqlab.runs.worker import load_model
-
+def _examined(folder: str, checkpoint_ns: int) -> TrainedExamination:
+    """``checkpoint_ns``, the checkpoint's time, is there for the cache: a newer one is another question."""
+    assert checkpoint_ns > 0
     model, corpus, _ = load_model(Run(Path(folder)))
     return examine_model(model, corpus)
 
@@ -119,14 +118,14 @@ def _trained() -> None:
     if run is None:
         return
     try:
-        found = _examined(str(run.folder), run.summary()["step"])
+        found = _examined(str(run.folder), run.checkpoint.stat().st_mtime_ns)
     except (ValueError, OSError) as error:
         st.error(str(error))
         return
-    rows = [("as trained", found.loss, 0.0), ("per-head gauge (exact)", found.loss, 0.0)]
+    rows = [("as trained", found.loss, 0.0), ("per-head gauge (exact)", found.gauge_loss, found.gauge_loss - found.loss)]
     rows += [(name, loss, loss - found.loss) for name, loss in found.misuse_losses.items()]
     table = pd.DataFrame(rows, columns=["weights", "validation loss", "costs"]).set_index("weights")
-    st.table(table.map(lambda value: f"{value:.4f}"))
+    st.table(table.map(lambda value: f"{value:.4f}".replace("-0.0000", "0.0000")))
     st.markdown(
         f"The gauge saves **{found.gauge_saved:,}** weights and changes no logit by more than **{found.gauge_change:.1e}** (float64). "
         "Overwriting W_Q by I in a trained model, without changing K, V and the writers, is a misuse: it costs what the table says."

@@ -22,7 +22,15 @@ def test_the_tiny_step_is_the_unit():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(12.4, "about 12 s"), (99, "about 99 s"), (150, "about 2.5 min"), (3000, "about 50 min"), (7200, "about 2.0 h"), (1e6, "about 12 days")]
-)  # fmt: skip
+    ("seconds", "words"),
+    [
+        (12.4, "about 12 s"),
+        (99, "about 99 s"),
+        (150, "about 2.5 min"),
+        (3000, "about 50 min"),
+        (7200, "about 2.0 h"),
+        (1e6, "about 12 days"),
+    ],
+)
 def test_in_words(seconds, words):
     assert estimate.in_words(seconds) == words

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from nqlab.analysis.redundancy.rule import Analysis
 
-# Okabe and Ito's colours, light enough for dark letters; groups beyond the last share it.
-_FILLS = ("#56B4E9", "#E69F00", "#7FCDBB", "#F0E442", "#CC79A7", "#D9D9D9")
+# Light enough for dark letters; more groups than colours begin anew, their numbers tell them apart.
+_FILLS = ("#56B4E9", "#E69F00", "#7FCDBB", "#F0E442", "#CC79A7", "#D9D9D9", "#FF9E80", "#9FA8DA", "#C5E1A5", "#BCAAA4")
 _INK = "#808080"
 
 
 def dot(analysis: Analysis) -> str:
     """The chain of hidden states, one node each; states of one colour share one S, dashed edges are skips."""
-    lines = ["digraph {", 'rankdir=LR; bgcolor="transparent"; nodesep=0.35; ranksep=0.45;']
-    lines.append(f'node [shape=box, style="filled,rounded", color="{_INK}", fontname="Helvetica", fontsize=13, fontcolor="#111111"];')
-    lines.append(f'edge [color="{_INK}", fontcolor="{_INK}", fontname="Helvetica", fontsize=11];')
+    lines = ["digraph {", 'rankdir=LR; bgcolor="transparent"; nodesep=0.2; ranksep=0.3; margin=0;']
+    lines.append(f'node [shape=box, style="filled,rounded", color="{_INK}", fontname="Helvetica", fontsize=20, fontcolor="#111111"];')
+    lines.append(f'edge [color="{_INK}", fontcolor="{_INK}", fontname="Helvetica", fontsize=15];')
+    lines.append('node [margin="0.1,0.05", width=0.5];')
     for state in analysis.states:
-        fill = _FILLS[min(state.group, len(_FILLS) - 1)]
+        fill = _FILLS[state.group % len(_FILLS)]
         lines.append(f'{state.name} [label="{state.name}\\nS{state.group}", fillcolor="{fill}", tooltip="{state.title}"];')
     names = [state.name for state in analysis.states]
-    lines.append(f'E [label="E, P", shape=plaintext, style="", fontcolor="{_INK}"]; E -> {names[0]};')
-    for left, right in zip(names, names[1:]):
-        block = "attention" if left.startswith("x") else "MLP"
+    lines.append(f'E [label="E, P", shape=plaintext, style="", fontsize=16, fontcolor="{_INK}"]; E -> {names[0]};')
+    for left, right in pairwise(names):
+        block = "attn" if left.startswith("x") else "MLP"
         lines.append(f'{left} -> {right} [label="{block}"];')
     lines += [f'{left} -> {right} [style=dashed, label="skip", constraint=false];' for left, right in analysis.skips]
-    lines.append(f'U [label="output", shape=plaintext, style="", fontcolor="{_INK}"]; {names[-1]} -> U;')
+    lines.append(f'U [label="U", shape=plaintext, style="", fontsize=16, fontcolor="{_INK}"]; {names[-1]} -> U;')
     return "\n".join([*lines, "}"])
 
 

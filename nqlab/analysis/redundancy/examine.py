@@ -63,11 +63,12 @@ def errors_of(architecture: Architecture, condition: float = 10.0, dtype: str = 
 class TrainedExamination:
     """What two treatments do to a trained model. Losses in nats per character over the fixed validation windows.
 
-    ``gauge_change`` is the largest change of a logit in float64; ``misuse_losses`` maps a description to the loss
-    after every W_Q was overwritten so.
+    ``gauge_loss`` is the gauged model's, ``gauge_change`` the largest change of a logit in float64; ``misuse_losses``
+    maps a description to the loss after every W_Q was overwritten so.
     """
 
     loss: float
+    gauge_loss: float
     gauge_change: float
     gauge_saved: int
     misuse_losses: dict[str, float]
@@ -83,4 +84,4 @@ def examine_model(model: GPT, corpus: Corpus, windows: int = 256) -> TrainedExam
     change = (gauged.eval()(ids) - reference.eval()(ids)).abs().max().item()
     ways = {"W_Q = I, q = x": 1.0, "W_Q = I/2, q = x/2": 0.5, "W_Q = I at the size of the old W_Q": None}
     losses = {name: loss_of(identity_misuse(model, scale=scale), corpus, windows) for name, scale in ways.items()}
-    return TrainedExamination(loss_of(model, corpus, windows), change, saved, losses)
+    return TrainedExamination(loss_of(model, corpus, windows), loss_of(gauged, corpus, windows), change, saved, losses)
