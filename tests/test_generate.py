@@ -17,7 +17,7 @@ PROMPT = torch.tensor([[3, 1, 4]])
 
 def model_of(query: str = "linear", **options: object) -> GPT:
     """A model in float64, far enough from initialisation to have an opinion."""
-    config = ModelConfig.model_validate({"n_head": 2, "n_embd": 16, "block_size": BLOCK, "query": query, **options})
+    config = ModelConfig.model_validate({"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": BLOCK, "query": query, **options})
     model = GPT(config, VOCAB, seed=1).double()
     with torch.no_grad():
         for i, parameter in enumerate(model.parameters()):
@@ -25,16 +25,16 @@ def model_of(query: str = "linear", **options: object) -> GPT:
     return model
 
 
-def text(model: GPT, length: int = 30, prompt: Tensor = PROMPT, **options: object) -> list[int]:
+def text(model: GPT, length: int = 20, prompt: Tensor = PROMPT, **options: object) -> list[int]:
     return [int(i) for i in islice(stream(model, prompt, **options), length)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("query", slots.QUERY)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("prompt_length", [1, 7, 8, 20])
+@pytest.mark.parametrize("prompt_length", [1, 8, 20])
 def test_with_the_cache_and_without_the_text_is_the_same_beyond_a_full_context(query: str, temperature: float, prompt_length: int) -> None:
     model, prompt = model_of(query), torch.randint(VOCAB, (1, prompt_length), generator=torch.Generator().manual_seed(0))
-    cached, uncached = (text(model, 3 * BLOCK, prompt, temperature=temperature, use_cache=c, seed=5) for c in (True, False))
+    cached, uncached = (text(model, 2 * BLOCK + 2, prompt, temperature=temperature, use_cache=c, seed=5) for c in (True, False))
     assert cached == uncached
     assert temperature == 0 or len(set(cached)) > 1
 

@@ -147,7 +147,7 @@ def test_it_learns_one_batch_by_heart(slot: str, name: str, docs: Corpus) -> Non
     x, y = TrainingBatches(torch.from_numpy(docs.ids), config.block_size, 4, seed=3).at(0)
     assert len(x[:, 0].unique()) == 4, "windows that begin alike could not be told apart"
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(120):
+    for _ in range(80):
         loss = model.loss(x, y)
         loss.backward()
         optimizer.step()

@@ -221,6 +221,19 @@ def test_races_queue_for_the_slot_in_the_order_of_their_coming(
     wait_for(lambda: second.worker() is None, "the end of the second worker")
 
 
+def test_it_is_a_races_turn_when_none_that_came_before_it_waits(runs_dir: Path) -> None:
+    workers = [Worker(*create(runs_dir, [small(corpus="python-docs")])) for _ in range(3)]
+    for worker in (workers[2], workers[0], workers[1]):
+        worker._announce("queued", 0)
+    assert [w._is_next() for w in workers] == [True, False, False]
+    workers[0]._announce("running", 0)
+    assert [w._is_next() for w in workers[1:]] == [True, False]
+    workers[1].race.retire()
+    assert workers[2]._is_next()
+    for worker in workers:
+        worker.race.retire()
+
+
 def test_a_race_stopped_before_its_turn_has_done_nothing_and_can_be_resumed(runs_dir: Path) -> None:
     race, (run,) = create(runs_dir, [small(corpus="python-docs", steps=3)])
     race.stop()
