@@ -164,5 +164,6 @@ def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 220)
     figure.update_layout(
         height=height, margin={"l": 8, "r": 8, "t": 28, "b": 40}, title={"text": "relative error of the outputs", "font": {"size": 14}}
     )
-    figure.update_xaxes(type="log", range=[math.log10(epsilon) - 1, 6], exponentformat="power")
+    low, high = math.log10(epsilon) - 1, max(0.0, math.log10(max(values)))
+    figure.update_xaxes(type="log", range=[low, high + 0.3 * (high - low)], exponentformat="power")  # room for the last words
     return figure

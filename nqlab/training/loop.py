@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from nqlab.config import RunConfig
 from nqlab.corpus import Corpus
@@ -24,6 +23,7 @@ from nqlab.model.gpt import GPT, keyed_generator
 from nqlab.training.batches import TrainingBatches, validation_windows
 from nqlab.training.checkpoint import State, capture, restore
 from nqlab.training.device import check_dtype, resolve_device
+from nqlab.training.evaluation import window_losses
 from nqlab.training.events import Checkpoint, Diverged, Done, Evaluation, Event, Sample, Step, Stopped
 from nqlab.training.optimizer import learning_rate_at, make_optimizer
 
@@ -147,7 +147,8 @@ class _Run:
         """What is due before the next update: evaluation, sample, checkpoint, the end."""
         at_end = self.step == self.training.steps
         if self._due(self.training.eval_interval, self.evaluated) or (at_end and math.isnan(self.val_loss)):
-            losses = self._evaluate(data, stop)
+            windows = data.validation(self.config, self.device)
+            losses = window_losses(self.model, *windows, context=self._autocast, stop=stop)
             if losses is None:
                 return
             yield from self._judged(losses)
@@ -179,25 +180,6 @@ class _Run:
             odd = losses[1::2] if len(losses) > 1 else losses
             halves = (losses[::2].mean().item(), odd.mean().item())
             yield Evaluation(self.index, self.step, self.val_loss, halves, self.tokens, self.elapsed_s)
-
-    @torch.no_grad()
-    def _evaluate(self, data: _Data, stop: Callable[[], bool]) -> Tensor | None:
-        """Mean loss of each validation window in float64, (N,); None when told to stop on the way."""
-        inputs, targets = data.validation(self.config, self.device)
-        chunk = max(1, 4096 // inputs.shape[1])
-        losses: list[Tensor] = []
-        self.model.eval()
-        try:
-            for x, y in zip(inputs.split(chunk), targets.split(chunk)):
-                if losses and stop():
-                    return None
-                with self._autocast():
-                    logits = self.model(x)  # (b, T, V)
-                nll = cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="none").view(y.shape)  # (b, T)
-                losses.append(nll.cpu().double().mean(dim=1))
-        finally:
-            self.model.train()
-        return torch.cat(losses)
 
     def _sample(self, corpus: Corpus, stop: Callable[[], bool]) -> str | None:
         prompt = torch.tensor([self.prompt], device=self.device)

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -26,6 +27,22 @@ def chromium() -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return path
+
+
+def page_of(script: Callable[[], None]) -> AppTest:
+    """A page run once without a browser; it must not raise."""
+    test = AppTest.from_function(script, default_timeout=60)
+    test.run()
+    assert not test.exception
+    return test
+
+
+@pytest.fixture
+def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of its own for a page; and no spare process for a page nobody starts a race on."""
+    monkeypatch.setenv("NQLAB_RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setattr("nqlab.ui.shared.prepare_spare", lambda: None)
+    return tmp_path / "runs"
 
 
 @dataclass

@@ -4,24 +4,19 @@ import re
 import time
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
+from tests.ui.conftest import page_of
 from tests.ui.test_train_browser import spare_is_ready
 
 
 @pytest.fixture
-def page(tmp_path, monkeypatch):
-    monkeypatch.setenv("NQLAB_RUNS_DIR", str(tmp_path / "runs"))
-
+def page(own_runs):
     def script():
         from nqlab.ui.argument_page import page
 
         page()
 
-    test = AppTest.from_function(script, default_timeout=60)
-    test.run()
-    assert not test.exception
-    return test
+    return page_of(script)
 
 
 def said(test):

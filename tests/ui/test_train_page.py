@@ -5,25 +5,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
+
+from tests.ui.conftest import page_of
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def page(tmp_path, monkeypatch):
-    monkeypatch.setenv("NQLAB_RUNS_DIR", str(tmp_path / "runs"))
-    monkeypatch.setattr("nqlab.ui.shared.prepare_spare", lambda: None)  # no process for a page nobody starts a race on
-
+def page(own_runs):
     def script():
         from nqlab.ui.train_page import page
 
         page()
 
-    test = AppTest.from_function(script, default_timeout=60)
-    test.run()
-    assert not test.exception
-    return test
+    return page_of(script)
 
 
 def messages(test):

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import cast
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import nn
 
 from nqlab.analysis.redundancy.architecture import Architecture, of_config
 from nqlab.analysis.redundancy.gauge import gauge_layer
@@ -22,8 +21,7 @@ from nqlab.corpus import Corpus
 from nqlab.model.gpt import GPT, Block
 from nqlab.model.query import LinearQuery
 from nqlab.training.batches import validation_windows
-
-CHUNK_TOKENS = 4096
+from nqlab.training.evaluation import window_losses
 
 
 @torch.no_grad()
@@ -84,23 +82,11 @@ def identity_misuse(model: GPT, layers: Iterable[int] | None = None, scale: floa
 @torch.no_grad()
 def loss_of(model: GPT, corpus: Corpus, windows: int = 256) -> float:
     """Mean loss in nats per character over the fixed validation windows, as training evaluates it, in the model's precision."""
-    weight = next(model.parameters())
-    ids = torch.from_numpy(corpus.ids[corpus.split_at :]).to(weight.device)
-    inputs, targets = validation_windows(ids, model.config.block_size, windows)
-    chunk = max(1, CHUNK_TOKENS // inputs.shape[1])
-    was_training = model.training
-    model.eval()
-    try:
-        losses = [_window_losses(model, x, y) for x, y in zip(inputs.split(chunk), targets.split(chunk))]
-    finally:
-        model.train(was_training)
-    return float(torch.cat(losses).mean())
-
-
-def _window_losses(model: GPT, x: Tensor, y: Tensor) -> Tensor:
-    logits = model(x)  # (b, T, V)
-    nll = cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)  # (b, T)
-    return nll.cpu().double().mean(dim=1)
+    device = next(model.parameters()).device
+    ids = torch.from_numpy(corpus.ids[corpus.split_at :]).to(device)
+    losses = window_losses(model, *validation_windows(ids, model.config.block_size, windows))
+    assert losses is not None
+    return float(losses.mean())
 
 
 def _blocks(model: GPT) -> list[Block]:
