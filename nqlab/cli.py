@@ -121,9 +121,11 @@ def corpora_fetch(names: Annotated[list[str], typer.Argument(help="Names of corp
 @checked
 def train(
     preset: Annotated[str, typer.Option(help="Where to start from: tiny, small, medium, gpu, gpt2.")] = "tiny",
-    query: Annotated[list[str] | None, typer.Option("--query", "--arm", help="A variant to race; may be given several times.")] = None,
-    corpus: Annotated[str, typer.Option(help="A corpus name, or the path of a text file.")] = "shakespeare",
-    seed: Annotated[int, typer.Option()] = 0,
+    query: Annotated[
+        list[str] | None, typer.Option("--query", "--arm", help="A variant to race; may be given several times (default: linear).")
+    ] = None,
+    corpus: Annotated[str | None, typer.Option(help="A corpus name, or the path of a text file (default: shakespeare).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the start and the batches (default: 0).")] = None,
     steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting, as training.learning_rate=3e-3.")] = None,
     runs_dir: RunsDir = None,
@@ -132,10 +134,10 @@ def train(
     """Race one or several query variants; Ctrl-C keeps what is done."""
     base = presets.preset(preset)
     changes: dict[str, Any] = dict(_assignment(text) for text in set_ or [])
-    changes |= {"seed": seed} | ({"training.steps": steps} if steps is not None else {})
-    base = replace(base, changes)
-    configs = [presets.arm(base, name) for name in query or ["linear"]]
-    text = corpora.resolve(corpus, base.model.block_size)
+    options = {"seed": seed, "training.steps": steps, "corpus": corpus}
+    base = replace(base, changes | {key: value for key, value in options.items() if value is not None})
+    configs = [presets.arm(base, name) for name in query] if query else [base]
+    text = corpora.resolve(base.corpus, base.model.block_size)
     for note in text.notes:
         err.print(f"note: {note}", markup=False, highlight=False)
     configs = [replace(c, {"corpus": text.name}) for c in configs]

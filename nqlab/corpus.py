@@ -17,6 +17,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -280,7 +281,8 @@ def available() -> dict[str, str]:
     """Names and titles a configuration may use now: the named corpora, then the own texts kept here."""
     names = {name: source.title for name, source in SOURCES.items()}
     for card in sorted((data_dir() / "texts").glob("*.json")):
-        names[TEXT_PREFIX + card.stem] = json.loads(card.read_text(encoding="utf-8"))["title"]
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a broken card hides its own text only
+            names[TEXT_PREFIX + card.stem] = str(json.loads(card.read_text(encoding="utf-8"))["title"])
     return names
 
 

@@ -141,7 +141,6 @@ def test_a_run_that_diverges_ends_in_code_one_with_the_reason(runs_dir: Path) ->
     assert "diverged at step 1: the loss is not finite; the learning rate 1e+30 is probably too high" in result.stdout
 
 
-@pytest.mark.xfail(reason="an option's default goes before --set, silently: cli.train", strict=True)
 @pytest.mark.parametrize(("assignment", "key", "value"), [("seed=3", "seed", 3), ("model.query=identity", "model.query", "identity")])
 def test_what_is_set_is_not_undone_by_an_option_left_out(runs_dir: Path, assignment: str, key: str, value: object) -> None:
     assert answer("runs", "show", trained("--set", assignment)["id"], "--json")["config"][key] == value

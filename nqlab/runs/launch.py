@@ -19,7 +19,7 @@ import psutil
 from nqlab import corpus as corpora
 from nqlab.config import RunConfig
 from nqlab.presets import arm_of
-from nqlab.runs.files import read_json, write_json
+from nqlab.runs.files import write_json
 from nqlab.runs.race import Race
 from nqlab.runs.store import RESUMABLE, Run
 
@@ -63,23 +63,26 @@ def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run
     name = _spoken_name()
     runs = [Run(runs_dir / f"{race_id}-{i}") for i in range(len(configs))]
     race = Race(runs_dir / ".races" / race_id)
+    drafts = [run.folder.with_name(f".new-{run.id}") for run in runs]  # the store does not list these
     try:
-        for run, config, label in zip(runs, configs, _labels(configs)):
-            run.folder.mkdir(parents=True)
-            (run.folder / "config.json").write_text(config.to_json(), encoding="utf-8")
+        for draft, config, label in zip(drafts, configs, _labels(configs)):
+            draft.mkdir(parents=True)
+            (draft / "config.json").write_text(config.to_json(), encoding="utf-8")
             meta = {
                 "schema_version": SCHEMA_VERSION,
                 "race": race_id,
                 "created": now.isoformat(timespec="seconds"),
                 "launched": time.time(),
             }
-            write_json(run.folder / "meta.json", meta)
-            write_json(run.folder / "label.json", {"name": f"{name}-{label}", "note": ""})
+            write_json(draft / "meta.json", meta)
+            write_json(draft / "label.json", {"name": f"{name}-{label}", "note": ""})
         race.folder.mkdir(parents=True)
         info = {"name": name, "created": now.isoformat(timespec="seconds"), "runs": [r.id for r in runs]}
         write_json(race.folder / "race.json", info)
+        for draft, run in zip(drafts, runs):
+            draft.replace(run.folder)
     except OSError:
-        for folder in [r.folder for r in runs] + [race.folder]:
+        for folder in [*drafts, *(r.folder for r in runs), race.folder]:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     return race, runs
@@ -147,25 +150,32 @@ def start(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]
     return race, runs
 
 
+_reopen_lock = threading.Lock()
+
+
 def reopen(runs: Sequence[Run]) -> Race:
-    """Make stopped, interrupted or failed runs of one race ready to go on. ValueError says what forbids it."""
+    """Make stopped, interrupted or failed runs of one race ready to go on. ValueError says what forbids it.
+
+    From here on they are "starting", so that a second call is refused.
+    """
     race_ids = {run.race.id for run in runs}
     if len(race_ids) != 1:
         raise ValueError(f"{len(race_ids)} races at once cannot go on together; resume one race after the other")
-    for run in runs:
-        status = run.status()
-        if status not in RESUMABLE:
-            raise ValueError(f"run {run.name} is {status}; only a stopped or interrupted run can go on")
     check([run.config for run in runs])
     race = runs[0].race
-    if race.worker() is not None:
-        raise ValueError(f"race {race.id} is still being trained; stop it first, then resume")
-    race.folder.mkdir(parents=True, exist_ok=True)
-    if not race.info:
-        write_json(race.folder / "race.json", {"name": race.id, "created": runs[0].meta.get("created"), "runs": [r.id for r in runs]})
-    for run in runs:
-        write_json(run.folder / "meta.json", (read_json(run.folder / "meta.json") or {}) | {"launched": time.time()})
-    race.command("run")
+    with _reopen_lock:
+        for run in runs:
+            status = run.status()
+            if status not in RESUMABLE:
+                raise ValueError(f"run {run.name} is {status}; only a stopped or interrupted run can go on")
+        if race.worker() is not None:
+            raise ValueError(f"race {race.id} is still being trained; stop it first, then resume")
+        race.folder.mkdir(parents=True, exist_ok=True)
+        if not race.info:
+            write_json(race.folder / "race.json", {"name": race.id, "created": runs[0].meta.get("created"), "runs": [r.id for r in runs]})
+        race.command("run")
+        for run in runs:
+            write_json(run.folder / "meta.json", run.meta | {"launched": time.time()})
     return race
 
 

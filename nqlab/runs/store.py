@@ -110,12 +110,15 @@ class Run:
         if worker is not None and self.id in worker.runs:
             stopping = self.race.wish()[0] == "stop"
             return "stopping" if stopping and worker.phase != "queued" else worker.phase
-        if kind == "stopped":
-            return "stopped"
-        if kind == "failed":
-            return "failed"
+        if self._just_launched():
+            return "starting"
+        return "stopped" if kind == "stopped" else "failed" if kind == "failed" else "interrupted"
+
+    def _just_launched(self) -> bool:
+        """Created or resumed a moment ago, and nothing has come of it yet: its worker is on the way."""
         launched = float(self.meta.get("launched", 0.0))
-        return "starting" if not last and time.time() - launched < START_GRACE_S else "interrupted"
+        written = self.events.stat().st_mtime if self.events.exists() else 0.0
+        return written < launched and time.time() - launched < START_GRACE_S
 
     def summary(self) -> dict[str, Any]:
         """One line of a list, as plain data."""

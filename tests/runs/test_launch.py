@@ -10,8 +10,10 @@ import pytest
 from nqlab import presets
 from nqlab.config import RunConfig
 from nqlab.corpus import add_text
+from nqlab.runs import launch, store
 from nqlab.runs.launch import MAX_RUNS_IN_A_RACE, check, create, reopen
 from nqlab.runs.race import Race
+from nqlab.runs.worker import Worker
 from tests.small import small
 from tests.training.test_device import ABSENT
 
@@ -94,3 +96,23 @@ def test_a_race_whose_own_folder_was_lost_can_be_reopened(runs_dir: Path) -> Non
     assert reopen([run]) == Race(race.folder)
     assert race.info["runs"] == [run.id]
     assert race.wish() == ("run", 0)
+
+
+def test_a_run_that_goes_on_is_starting_at_once_so_that_a_second_click_is_refused(runs_dir: Path) -> None:
+    race, runs = create(runs_dir, [small(**DOCS)])
+    race.stop()
+    assert Worker(race, runs).work() == 0
+    assert runs[0].status() == "stopped"
+    reopen(runs)
+    assert runs[0].status() == "starting"
+    with pytest.raises(ValueError, match="is starting; only a stopped or interrupted run can go on"):
+        reopen(runs)
+
+
+def test_while_a_race_is_being_created_nothing_half_made_is_listed(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    write = launch.write_json
+    monkeypatch.setattr(launch, "write_json", lambda path, data: (seen.append(len(store.runs(runs_dir))), write(path, data)))
+    create(runs_dir, [small(**DOCS), small(**DOCS, query="identity")])
+    assert set(seen) == {0}
+    assert len(store.runs(runs_dir)) == 2
