@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: app test check notebooks clean
+.PHONY: app test check notebooks bench clean
 
 app: .venv/.ready
 	$(BIN)/python -m streamlit run app.py
@@ -18,6 +18,9 @@ check: .venv/.ready
 
 notebooks: .venv/.ready
 	$(BIN)/jupyter lab notebooks
+
+bench: .venv/.ready
+	$(BIN)/python -m nqlab bench
 
 clean:
 	rm -rf .venv

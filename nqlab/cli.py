@@ -394,6 +394,27 @@ def _exactness(exact: bool, expected: bool) -> str:
     return "exact" if exact else "wrong, as expected"
 
 
+@app.command()
+@checked
+def bench(
+    size: Annotated[list[str] | None, typer.Option(help="T, S, M or L; may be given several times (default: T and S).")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Measure speed as ratios against a plain reference step; takes a few minutes."""
+    from nqlab.bench import harness
+
+    chosen = size or ["T", "S"]
+    if unknown := [name for name in chosen if name not in harness.sizes()]:
+        raise ValueError(f"size {unknown[0]!r} is unknown; choose {', '.join(harness.sizes())}")
+    rows = []
+    for name in chosen:
+        rows += harness.training_rows(name) + harness.generation_rows(name) + harness.memory_rows(name)
+    rows += harness.start_rows() + harness.tick_rows()
+    for row in rows:
+        row["measured"] = f"{row.get('ratio', row.get('value')):.3g} {row['unit']} (± {row['spread']:.2g})"
+    print_json(rows) if json_ else print_table(rows, ["figure", "size", "variant", "measured"])
+
+
 def main() -> None:
     """Entry point."""
     app()

@@ -437,7 +437,7 @@ def test_there_is_one_training_loop() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and path.name == "loop.py":
                 assert getattr(node.func, "id", "") not in ("print", "open"), "the loop yields, it writes nothing"
-    assert calls == ["loop.py"]
+    assert sorted(calls) == ["loop.py", "reference.py"], "the only other one is the yardstick that speed is measured against"
 
 
 # --- the papers' ordering, at the learning rate where it shows
