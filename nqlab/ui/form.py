@@ -151,7 +151,7 @@ def _advanced(keep: dict[str, Any]) -> None:
     for name, options in CHOICES.items():
         st.selectbox(name.split(".")[1], options, key=_key(name), help=_help(name), **keep)
     st.checkbox("tied", key=_key("model.tied"), help=_help("model.tied"), **keep)
-    st.text_input("sample_prompt", key=_key("training.sample_prompt"), help="What samples begin with; \\n is a new line.", **keep)
+    st.text_input("sample_prompt", key=_key("training.sample_prompt"), help=_help("training.sample_prompt"), **keep)
 
 
 def _read() -> Form:

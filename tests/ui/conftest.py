@@ -64,7 +64,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = folder / "server.log"
-    environment = os.environ | {"NQLAB_RUNS_DIR": str(folder / "runs")}
+    data = folder / "data"
+    shutil.copytree(ROOT / "data" / "corpora", data / "corpora")
+    environment = os.environ | {"NQLAB_DATA_DIR": str(data), "NQLAB_RUNS_DIR": str(folder / "runs")}
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with log.open("wb") as out:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)

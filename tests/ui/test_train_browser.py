@@ -195,7 +195,7 @@ def test_past_runs_can_be_laid_behind_the_chart_renamed_deleted_and_brought_back
     name = page.get_by_label("Name", exact=True)
     name.fill("my favourite")
     name.press("Enter")
-    page.get_by_text("my favourite").first.wait_for(timeout=20_000)
+    page.get_by_text("my favourite").first.wait_for(timeout=20_000, state="attached")
     assert json.loads(newest.read_text(encoding="utf-8"))["name"] == "my favourite"
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Undo").wait_for(timeout=20_000)
