@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nqlab.runs.log import EventReader, Record
 
-MAX_POINTS = 2000
+MAX_POINTS = 1000  # a curve; as many as a wide chart has pixels
 Array = NDArray[np.float64]
 
 

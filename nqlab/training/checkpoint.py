@@ -15,6 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from nqlab.training.optimizer import FlatAdamW
+
 
 @dataclass(frozen=True)
 class State:
@@ -33,7 +35,7 @@ class State:
 def save_state(path: Path, state: State) -> None:
     """Write to a temporary file, sync, replace: a kill at any moment leaves the old file or the new one, whole."""
     numbers = {"step": state.step, "evaluated": state.evaluated, "sampled": state.sampled, "elapsed_s": state.elapsed_s}
-    data = save({k: t.contiguous() for k, t in state.tensors.items()}, metadata={"state": json.dumps(numbers)})
+    data = save({k: t.clone() for k, t in state.tensors.items()}, metadata={"state": json.dumps(numbers)})
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
         file.write(data)
@@ -53,12 +55,12 @@ def load_state(path: Path, device: str = "cpu") -> State:
         raise ValueError(f"{path} is no checkpoint of this program ({error}); the run cannot go on from it") from None
 
 
-def capture(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def capture(model: torch.nn.Module, optimizer: FlatAdamW) -> dict[str, Tensor]:
     """Live tensors of both, by name: ``model.NAME`` and ``optimizer.NAME.KEY``; a tied matrix stands once."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         tensors[f"model.{name}"] = parameter.detach()
-        for key, value in optimizer.state.get(parameter, {}).items():
+        for key, value in optimizer.moments(name, parameter).items():
             tensors[f"optimizer.{name}.{key}"] = value
     return tensors
 
@@ -77,13 +79,10 @@ def restore_model(model: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
         parameter.copy_(value)
 
 
-def restore(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def restore(model: torch.nn.Module, optimizer: FlatAdamW, tensors: dict[str, Tensor]) -> None:
     """Put captured weights and moments back; ValueError as :func:`restore_model`."""
     restore_model(model, tensors)
-    for name, parameter in model.named_parameters():
+    for name, _ in model.named_parameters():
         prefix = f"optimizer.{name}."
         moments = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
-        if moments:
-            optimizer.state[parameter] = {
-                k: t.to(parameter.device if k != "step" or parameter.is_cuda else "cpu") for k, t in moments.items()
-            }
+        optimizer.restore(name, moments)

@@ -25,7 +25,7 @@ from nqlab.training.checkpoint import State, capture, restore
 from nqlab.training.device import check_dtype, resolve_device
 from nqlab.training.evaluation import window_losses
 from nqlab.training.events import Checkpoint, Diverged, Done, Evaluation, Event, Sample, Step, Stopped
-from nqlab.training.optimizer import learning_rate_at, make_optimizer
+from nqlab.training.optimizer import FlatAdamW, learning_rate_at
 
 Stop = Callable[[int], bool]
 
@@ -127,7 +127,7 @@ class _Run:
         self.prompt = data.corpus.vocabulary.encode_prompt(self.training.sample_prompt) if self.training.sample_interval else []
         self.model = GPT(config.model, len(data.corpus.vocabulary), config.seed).to(self.device)
         self.parameters = list(self.model.parameters())
-        self.optimizer = make_optimizer(self.model, self.training, self.device)
+        self.optimizer = FlatAdamW(self.model, self.training, self.device)
         self.step, self.evaluated, self.sampled, self.saved, self.elapsed_s = 0, -1, -1, -1, 0.0
         if state is not None:
             restore(self.model, self.optimizer, state.tensors)
@@ -205,7 +205,7 @@ class _Run:
         with self._autocast():
             loss = self.model.loss(x, y)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, training.grad_clip or math.inf)
+        norm = self.optimizer.clip(training.grad_clip)
         logged = step % training.log_interval == 0 or step == training.steps - 1
         if logged or self.device.type == "cpu":
             numbers = loss.item(), norm.item()
@@ -213,7 +213,7 @@ class _Run:
                 yield self._diverged("loss" if not math.isfinite(numbers[0]) else "gradient")
                 return
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         self.elapsed_s += time.perf_counter() - started
         tokens = self.tokens
         self.step += 1

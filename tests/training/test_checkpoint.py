@@ -17,7 +17,7 @@ from nqlab.config import ModelConfig
 from nqlab.corpus import Corpus
 from nqlab.model.gpt import GPT
 from nqlab.training.checkpoint import State, capture, load_state, restore, restore_model, save_state
-from nqlab.training.optimizer import make_optimizer
+from nqlab.training.optimizer import FlatAdamW
 from tests.small import BASE, small, trained
 
 IDS = torch.randint(9, (2, 16), generator=torch.Generator().manual_seed(0))
@@ -132,11 +132,11 @@ def test_another_vocabulary_is_refused(shakespeare: Corpus) -> None:
 
 
 def test_a_restored_optimiser_takes_the_step_the_first_one_would_have_taken() -> None:
-    def make(seed: int) -> tuple[GPT, torch.optim.AdamW]:
+    def make(seed: int) -> tuple[GPT, FlatAdamW]:
         model = GPT(BASE.model, 9, seed)
-        return model, make_optimizer(model, BASE.training, torch.device("cpu"))
+        return model, FlatAdamW(model, BASE.training, torch.device("cpu"))
 
-    def update(model: GPT, optimizer: torch.optim.AdamW) -> None:
+    def update(model: GPT, optimizer: FlatAdamW) -> None:
         model.loss(IDS, IDS.roll(-1, 1)).backward()
         optimizer.step()
         optimizer.zero_grad()

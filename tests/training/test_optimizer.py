@@ -8,17 +8,19 @@ import torch
 from nqlab import slots
 from nqlab.config import ModelConfig, TrainingConfig
 from nqlab.model.gpt import GPT
-from nqlab.training.optimizer import learning_rate_at, make_optimizer
+from nqlab.training.optimizer import FlatAdamW, learning_rate_at
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("query", slots.QUERY)
 def test_matrices_and_embeddings_decay_and_gains_do_not(query: str) -> None:
     model = GPT(ModelConfig(n_embd=16, query=query), 7)
-    optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.3, betas=(0.8, 0.9)), torch.device("cpu"))
-    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    optimizer = FlatAdamW(model, TrainingConfig(weight_decay=0.3, betas=(0.8, 0.9)), CPU)
     for name, parameter in model.named_parameters():
-        assert decay.pop(id(parameter)) == (0.3 if parameter.dim() >= 2 else 0.0), name
-    assert not decay, "a tensor is optimised that is no parameter of the model"
+        group, _ = optimizer.places[name]
+        assert optimizer.param_groups[group]["weight_decay"] == (0.3 if parameter.dim() >= 2 else 0.0), name
+    assert optimizer.places.keys() == dict(model.named_parameters()).keys()
     for group in optimizer.param_groups:
         assert (group["betas"], group["eps"]) == ((0.8, 0.9), 1e-8)
 
@@ -26,12 +28,43 @@ def test_matrices_and_embeddings_decay_and_gains_do_not(query: str) -> None:
 def test_weight_decay_shrinks_a_matrix_by_rate_times_decay() -> None:
     model = GPT(ModelConfig(n_embd=16), 7)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.5, learning_rate=0.1), torch.device("cpu"))
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
+    optimizer = FlatAdamW(model, TrainingConfig(weight_decay=0.5, learning_rate=0.1), CPU)
     optimizer.step()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.detach(), before[name] * (0.95 if parameter.dim() > 1 else 1.0), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("query", ["linear", "nonlinear"])
+def test_the_flat_optimiser_takes_the_steps_of_torchs_over_separate_tensors(query: str) -> None:
+    config = ModelConfig(n_embd=16, block_size=8, query=query)
+    training = TrainingConfig(learning_rate=1e-2, grad_clip=0.1)
+    ids = torch.randint(7, (4, 8), generator=torch.Generator().manual_seed(0))
+    flat, plain = GPT(config, 7).double(), GPT(config, 7).double()
+    mine = FlatAdamW(flat, training, CPU)
+    matrices, gains = ([p for p in plain.parameters() if (p.dim() >= 2) == wanted] for wanted in (True, False))
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": gains, "weight_decay": 0.0}]
+    theirs = torch.optim.AdamW(groups, lr=1e-2, betas=training.betas, eps=1e-8)
+    for _ in range(20):
+        losses = flat.loss(ids, ids.roll(-1, 1)), plain.loss(ids, ids.roll(-1, 1))
+        for loss in losses:
+            loss.backward()
+        assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-10)
+        norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+        assert mine.clip(0.1).item() == pytest.approx(norm.item(), rel=1e-9)
+        for optimizer in (mine, theirs):
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def test_gradients_stay_views_of_the_one_buffer() -> None:
+    model = GPT(ModelConfig(n_embd=16, block_size=8), 7)
+    optimizer = FlatAdamW(model, TrainingConfig(), CPU)
+    ids = torch.zeros(1, 8, dtype=torch.long)
+    for _ in range(2):
+        model.loss(ids, ids).backward()
+        assert optimizer.gradient.norm() > 0
+        optimizer.zero_grad()
+        assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 
 
 def rates(**settings: float) -> list[float]:
