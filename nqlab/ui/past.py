@@ -60,7 +60,10 @@ def _undo() -> None:
 
 
 def _undelete(run_id: str) -> None:
-    store.undelete(shared.runs_dir(), run_id)
+    try:
+        store.undelete(shared.runs_dir(), run_id)
+    except ValueError as error:  # brought back by another viewer
+        st.session_state["problem"] = str(error)
 
 
 def _one(run: Run) -> None:
@@ -91,13 +94,15 @@ def _relabel(run: Run) -> None:
         run.relabel(name=state[f"name.{run.id}"], note=state[f"note.{run.id}"])
     except ValueError as error:
         state["problem"] = str(error)
+    except FileNotFoundError:  # deleted meanwhile, here or by another viewer
+        state["notice"] = f"{run.id} is not there any more; nothing was renamed."
 
 
 def _delete(run: Run) -> None:
     name = run.name
     try:
         store.delete(run)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         st.session_state["problem"] = str(error)
     else:
         st.session_state["deleted"] = (run.id, name)

@@ -1,5 +1,6 @@
 """The Train page without a browser: every bad input gives its message, and nothing starts."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,28 @@ def test_started_with_python_it_says_how_to_start_it():
     done = subprocess.run([sys.executable, "app.py"], check=False, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", timeout=60)
     assert done.returncode != 0
     assert "streamlit run app.py" in done.stderr
+
+
+def test_renaming_deleting_or_restoring_a_run_that_is_gone_says_so(page, own_runs):
+    from nqlab.config import replace
+    from nqlab.presets import tiny
+    from nqlab.runs.launch import create
+    from nqlab.runs.store import delete
+    from nqlab.ui import past
+
+    _, (run,) = create(own_runs, [replace(tiny(), {"corpus": "python-docs"})])
+    meta = run.meta | {"launched": 0}
+    (run.folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    delete(run)
+    for action in (lambda: past._relabel(run), lambda: past._delete(run), lambda: past._undelete("not-there")):
+        action_says(action, run)
+
+
+def action_says(action, run):
+    import streamlit as st
+
+    st.session_state[f"name.{run.id}"], st.session_state[f"note.{run.id}"] = "a name", ""
+    for key in ("problem", "notice"):
+        st.session_state.pop(key, None)
+    action()
+    assert st.session_state.get("problem") or st.session_state.get("notice")
