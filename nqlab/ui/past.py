@@ -45,10 +45,10 @@ def panel() -> None:
     picked = [runs[i] for i in chosen["selection"]["rows"] if i < len(runs)]
     before = st.session_state.get("overlay", [])
     st.session_state["overlay"] = [run.id for run in picked if run.status() != "broken"]
+    if before != st.session_state["overlay"]:
+        st.rerun()  # before anything is offered: a download button drawn in a run that is thrown away would fetch nothing
     if len(picked) == 1:
         _one(picked[0])
-    if before != st.session_state["overlay"]:
-        st.rerun()
 
 
 def _undo() -> None:
@@ -79,7 +79,7 @@ def _one(run: Run) -> None:
         note.text_input("Note", label["note"], key=f"note.{run.id}", on_change=_relabel, args=[run])
         with st.container(horizontal=True):
             st.button("Show its race", key="show_race", on_click=_show, args=[run.race], disabled=not run.race.info)
-            st.download_button("Curve (CSV)", run.curve_csv, f"{run.id}.csv", "text/csv", key="csv")
+            st.download_button("Curve (CSV)", run.curve_csv(), f"{run.id}.csv", "text/csv", key="csv")
             st.download_button("Everything (zip)", run.export, f"{run.id}.zip", "application/zip", key="zip")
             st.button("Delete", key="delete", on_click=_delete, args=[run], icon=":material/delete:")
 
