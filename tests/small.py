@@ -38,7 +38,7 @@ def trained(configs: RunConfig | Sequence[RunConfig], corpus: Corpus, **options:
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
     """A record but for the time it took."""
-    return {key: value for key, value in record.items() if key != "elapsed_s"}
+    return {key: value for key, value in record.items() if key not in ("elapsed_s", "cpu_s")}
 
 
 def records(events: Iterable[Event], run: int = 0, without: tuple[str, ...] = ("checkpoint", "stopped")) -> list[dict[str, Any]]:

@@ -102,10 +102,10 @@ def test_the_events_have_the_fields_that_others_read(runs_dir: Path) -> None:
         assert keys.setdefault(record["type"], set(record)) == set(record)
     assert keys == {
         "step": {"type", "step", "loss", "learning_rate", "grad_norm", "tokens", "elapsed_s"},
-        "evaluation": {"type", "step", "val_loss", "val_halves", "tokens", "elapsed_s"},
+        "evaluation": {"type", "step", "val_loss", "val_halves", "tokens", "elapsed_s", "cpu_s"},
         "sample": {"type", "step", "text"},
         "checkpoint": {"type", "step"},
-        "done": {"type", "step", "val_loss", "learned", "tokens", "elapsed_s"},
+        "done": {"type", "step", "val_loss", "learned", "tokens", "elapsed_s", "cpu_s"},
     }
 
 

@@ -30,11 +30,13 @@ class State:
     evaluated: int
     sampled: int
     elapsed_s: float
+    cpu_s: float = 0.0
 
 
 def save_state(path: Path, state: State) -> None:
     """Write to a temporary file, sync, replace: a kill at any moment leaves the old file or the new one, whole."""
-    numbers = {"step": state.step, "evaluated": state.evaluated, "sampled": state.sampled, "elapsed_s": state.elapsed_s}
+    numbers: dict[str, float] = {"step": state.step, "evaluated": state.evaluated, "sampled": state.sampled}
+    numbers |= {"elapsed_s": state.elapsed_s, "cpu_s": state.cpu_s}
     data = save({k: t.clone() for k, t in state.tensors.items()}, metadata={"state": json.dumps(numbers)})
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:

@@ -2,7 +2,8 @@
 
 ``run`` is the run's place in the race. An event at step k describes the model before update k+1: after k updates.
 Losses are in nats per character. ``elapsed_s`` counts the run's own optimiser steps, not evaluation, sampling,
-saving, pauses, or the other runs of the race.
+saving, pauses, or the other runs of the race; ``cpu_s`` is the processor time of the same, over all threads, which
+other work on the machine moves less.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Evaluation(Event):
     val_halves: tuple[float, float]
     tokens: int
     elapsed_s: float
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -97,3 +99,4 @@ class Done(Event):
     learned: bool
     tokens: int
     elapsed_s: float
+    cpu_s: float

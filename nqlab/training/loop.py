@@ -128,11 +128,13 @@ class _Run:
         self.model = GPT(config.model, len(data.corpus.vocabulary), config.seed).to(self.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = FlatAdamW(self.model, self.training, self.device)
-        self.step, self.evaluated, self.sampled, self.saved, self.elapsed_s = 0, -1, -1, -1, 0.0
+        self.step, self.evaluated, self.sampled, self.saved = 0, -1, -1, -1
+        self.elapsed_s, self.cpu_s = 0.0, 0.0
         if state is not None:
             restore(self.model, self.optimizer, state.tensors)
             self.step, self.saved = state.step, state.step
-            self.evaluated, self.sampled, self.elapsed_s = state.evaluated, state.sampled, state.elapsed_s
+            self.evaluated, self.sampled = state.evaluated, state.sampled
+            self.elapsed_s, self.cpu_s = state.elapsed_s, state.cpu_s
         self.over = False
         self.val_loss = math.nan
 
@@ -167,7 +169,7 @@ class _Run:
         if not self.over and at_end:
             self.over = True
             learned = self.val_loss <= data.corpus.entropies[1]
-            yield Done(self.index, self.step, self.val_loss, learned, self.tokens, self.elapsed_s)
+            yield Done(self.index, self.step, self.val_loss, learned, self.tokens, self.elapsed_s, self.cpu_s)
 
     def _judged(self, losses: Tensor) -> Iterator[Event]:
         """The evaluation event of window losses (N,), or the end of the run when they are not finite."""
@@ -179,7 +181,7 @@ class _Run:
             self.evaluated = self.step
             odd = losses[1::2] if len(losses) > 1 else losses
             halves = (losses[::2].mean().item(), odd.mean().item())
-            yield Evaluation(self.index, self.step, self.val_loss, halves, self.tokens, self.elapsed_s)
+            yield Evaluation(self.index, self.step, self.val_loss, halves, self.tokens, self.elapsed_s, self.cpu_s)
 
     def _sample(self, corpus: Corpus, stop: Callable[[], bool]) -> str | None:
         prompt = torch.tensor([self.prompt], device=self.device)
@@ -198,7 +200,7 @@ class _Run:
         x, y = data.batch(self.config, step, self.device)
         if self.config.model.dropout:
             torch.manual_seed(keyed_generator(self.config.seed, "dropout", step).initial_seed())
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         rate = learning_rate_at(step, training)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -215,6 +217,7 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.elapsed_s += time.perf_counter() - started
+        self.cpu_s += time.process_time() - cpu
         tokens = self.tokens
         self.step += 1
         if logged:
@@ -231,7 +234,7 @@ class _Run:
             return
         self.saved = self.step
         tensors = capture(self.model, self.optimizer)
-        yield Checkpoint(self.index, self.step, State(tensors, self.step, self.evaluated, self.sampled, self.elapsed_s))
+        yield Checkpoint(self.index, self.step, State(tensors, self.step, self.evaluated, self.sampled, self.elapsed_s, self.cpu_s))
 
     def _diverged(self, quantity: str) -> Diverged:
         self.over = True
