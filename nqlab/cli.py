@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import sys
@@ -213,6 +214,105 @@ def worker(race: Annotated[Path | None, typer.Option()] = None, run: Annotated[l
     from nqlab.runs import worker as work
 
     raise typer.Exit(work.main(race, run or []) if race else work.wait())
+
+
+@app.command(hidden=True)
+def cell_worker() -> None:
+    """Train cells of a study, named on standard input one a line. Started by a sweep."""
+    from nqlab.runs import cells
+
+    raise typer.Exit(cells.serve())
+
+
+# --- studies
+
+Values = Annotated[str | None, typer.Option(help="Values to try, with commas between them.")]
+
+
+@app.command()
+@checked
+def sweep(
+    study: Annotated[str | None, typer.Argument(help="A study file, or the name of a study begun here; or none, and the options.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call it (default: from its contents).")] = None,
+    preset: Annotated[str, typer.Option(help="Where every cell starts from.")] = "tiny",
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="A variant; several times (default: linear and nonlinear).")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The arm the others are compared with (default: the first).")] = None,
+    learning_rate: Values = None,
+    weight_decay: Values = None,
+    bottleneck: Values = None,
+    grid: Annotated[list[str] | None, typer.Option(help="Any setting: model.n_layer=2,4; several times.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Paired seeds: 0, 1, ...")] = 3,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting for all cells, as training.steps=500.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes of one thread each (default: one a core).")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="tcp://HOST:PORT of a dask scheduler, to use its workers instead.")] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Fill a study: arms x grid x seeds. Ctrl-C keeps what is done; the same command goes on."""
+    from nqlab.runs.study import Study, folder_of, read_study
+    from nqlab.runs.sweep import Sweep, save_study
+
+    folder = _folder(runs_dir)
+    if study is None:
+        arms = tuple(arm or ("linear", "nonlinear"))
+        axes = {"learning_rate": learning_rate, "weight_decay": weight_decay, "bottleneck": bottleneck}
+        axes |= dict(_assignment(text) for text in grid or [])
+        data = {
+            "preset": preset, "arms": arms, "baseline": baseline or arms[0], "seeds": tuple(range(seeds)),
+            "grid": {key: _values(key, text) for key, text in axes.items() if text is not None},
+            "settings": dict(_assignment(text) for text in set_ or []),
+        }  # fmt: skip
+        wanted = Study.of({"name": name or _study_name(data), **data})
+    else:
+        path = Path(study)
+        wanted = read_study(path) if path.suffix == ".json" else folder_of(folder, study).study
+    place = save_study(folder, wanted)
+    raise typer.Exit(_fill(Sweep(place, workers), scheduler, json_))
+
+
+def _values(key: str, text: str) -> tuple[Any, ...]:
+    values = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not values:
+        raise ValueError(f"{key} {text!r} holds no value; write them as 1e-3,3e-3")
+    return values
+
+
+def _study_name(data: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode("utf-8")).hexdigest()
+    return f"{data['preset']}-{digest[:6]}"
+
+
+def _fill(filling: Any, scheduler: str | None, json_: bool) -> int:
+    """Fill a study with a progress display for a person or plain lines for a pipe; the exit code."""
+    from nqlab.analysis.estimate import in_words
+
+    console = err if json_ else out
+    previous = signal.signal(signal.SIGINT, filling.interrupt), signal.signal(signal.SIGTERM, filling.interrupt)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} cells  {task.fields[left]}"))
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task(filling.study.name, total=None, left="")
+
+            def show(p: Any) -> None:
+                left = "" if p.left_s is None else f"{in_words(p.left_s)} left"
+                bar.update(task, total=p.total, completed=p.ended, left=left)
+                if not console.is_terminal and p.cell:
+                    line = f"{filling.study.name} {p.ended}/{p.total} cell {p.cell} {p.end} {left}"
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+            filling.listener = show
+            code: int = filling.run(scheduler)
+    finally:
+        signal.signal(signal.SIGINT, previous[0])
+        signal.signal(signal.SIGTERM, previous[1])
+    stands = filling.progress()
+    summary = {"study": filling.study.name, "ended": stands.ended, "total": stands.total, "failed": stands.failed}
+    summary |= {"folder": str(filling.place.folder)}
+    print_json(summary) if json_ else out.print(
+        f"{stands.ended} of {stands.total} cells, {stands.failed} failed; see: python -m nqlab compare {filling.study.name}",
+        highlight=False,
+    )
+    return 130 if filling.interrupted else code
 
 
 # --- runs

@@ -31,5 +31,9 @@ def slots() -> int:
 
 def threads_per_race() -> int:
     """The cores this process may use, shared between the slots; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // slots())
+    return max(1, cores() // slots())
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
