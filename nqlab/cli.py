@@ -25,6 +25,8 @@ corpora_app = typer.Typer(help="The texts to learn from.", invoke_without_comman
 runs_app = typer.Typer(no_args_is_help=True, help="What has been trained, and what trains now.")
 app.add_typer(corpora_app, name="corpora")
 app.add_typer(runs_app, name="runs")
+studies_app = typer.Typer(no_args_is_help=True, help="Studies filled here, and those shipped.")
+app.add_typer(studies_app, name="studies")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 RunsDir = Annotated[Path | None, typer.Option("--runs-dir", help="Folder of run folders (default: $NQLAB_RUNS_DIR or data/runs).")]
@@ -313,6 +315,46 @@ def _fill(filling: Any, scheduler: str | None, json_: bool) -> int:
         highlight=False,
     )
     return 130 if filling.interrupted else code
+
+
+@studies_app.command("list")
+@checked
+def studies_list(runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """All studies: what they ask and how far they are."""
+    from nqlab.analysis import studies
+
+    rows = studies.sources([*studies.here(_folder(runs_dir)), *studies.shipped()])
+    print_json(rows) if json_ else print_table(rows, ["study", "question", "ended", "shipped"])
+
+
+@studies_app.command("stop")
+@checked
+def studies_stop(name: str, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Stop filling a study; what is done is kept, and `sweep NAME` goes on."""
+    from nqlab.runs.study import folder_of
+    from nqlab.runs.sweep import sweeper
+
+    place = folder_of(_folder(runs_dir), name)
+    if sweeper(place) is None:
+        raise ValueError(f"nobody is filling the study {place.study.name!r}; there is nothing to stop")
+    place.command("stop")
+    print_json({"study": name, "stopping": True}) if json_ else out.print(f"{name} is being stopped", markup=False, highlight=False)
+
+
+@studies_app.command("pack")
+@checked
+def studies_pack(
+    name: str,
+    to: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Write a study's results as files to share: the study, a table of runs with their curves, and a receipt."""
+    from nqlab.analysis import studies
+    from nqlab.runs.study import folder_of
+
+    paths = [str(p) for p in studies.pack(studies.of_folder(folder_of(_folder(runs_dir), name)), to)]
+    print_json({"study": name, "files": paths}) if json_ else out.print("\n".join(paths), markup=False, highlight=False, soft_wrap=True)
 
 
 # --- runs

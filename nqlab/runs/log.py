@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -73,12 +74,21 @@ class EventWriter:
 
     def write(self, record: Record) -> None:
         """Append one line."""
-        self._file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.write(_line(record))
         self._file.flush()
 
     def close(self) -> None:
         """No more."""
         self._file.close()
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_lines(records: Iterable[Record]) -> bytes:
+    """What a file of these records holds."""
+    return "".join(map(_line, records)).encode("utf-8")
 
 
 def _ends_whole(path: Path) -> bool:

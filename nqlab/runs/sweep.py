@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ class Sweep:
         self._configs = list(self.study.cells())
         self._todo = deque(c for c in self._configs if not place.ended(c))
         self._total, self._ended = len(self._configs), len(self._configs) - len(self._todo)
+        self._work_left = {c.short_hash(): work(c) for c in self._todo}
         self._failed, self._work_done, self._began = 0, 0.0, time.monotonic()
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[str]] = []
@@ -88,7 +89,7 @@ class Sweep:
     def progress(self, cell: str = "", end: str = "") -> Progress:
         """How it stands, with the time left from the work done so far (matrix FLOPs)."""
         elapsed = time.monotonic() - self._began
-        left = sum(map(work, self._todo)) / self._work_done * elapsed if self._work_done else None
+        left = sum(self._work_left.values()) / self._work_done * elapsed if self._work_done else None
         return Progress(self._ended, self._total, self._failed, elapsed, left, cell, end)
 
     def run(self, scheduler: str | None = None) -> int:
@@ -162,7 +163,8 @@ class Sweep:
         with self._lock:
             self._failed += end == "failed"
             self._ended += end in ("done", "diverged")
-            self._work_done += work(config) if end in ("done", "diverged") else 0.0
+            spent = self._work_left.pop(run.id) if end != "stopped" else 0.0
+            self._work_done += spent if end != "failed" else 0.0
             self.listener(self.progress(run.id, end))
 
     def _feed(self) -> None:
@@ -170,17 +172,19 @@ class Sweep:
         process: subprocess.Popen[str] | None = None
         while (config := self.take()) is not None:
             for _ in range(ATTEMPTS):
-                process = process if process is not None and process.poll() is None else self._worker()
+                if process is None or process.poll() is not None:
+                    _dismiss(process)
+                    process = self._worker()
                 answer = self._ask(process, config)
                 if answer is not None or self.interrupted:
                     break
+                process.kill()  # it may be dead and not yet seen to be
+                process.wait()
             else:
                 answer = {"end": "failed", "message": f"its process ended {ATTEMPTS} times; is there enough memory for this size?"}
             if answer is not None:
                 self.ended(config, answer["end"], answer["message"])
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
-            process.wait()
+        _dismiss(process)
 
     def _worker(self) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "nqlab", "cell-worker"]
@@ -207,6 +211,13 @@ class Sweep:
         return json.loads(line) if line.endswith("\n") else None
 
 
+def _dismiss(process: subprocess.Popen[str] | None) -> None:
+    """Let a worker end: it does when it has nothing more to read."""
+    if process is not None:
+        with suppress(BrokenPipeError), process:  # leaving closes the pipes and waits
+            pass
+
+
 def work(config: RunConfig) -> float:
     """What a cell costs, to tell the time left: matrix FLOPs of its updates and evaluations."""
     training, model = config.training, config.model
@@ -225,6 +236,9 @@ def sweeper(place: StudyFolder) -> dict[str, Any] | None:
     return data if alive else None
 
 
+_children: list[subprocess.Popen[bytes]] = []  # kept, so that their ends are noticed
+
+
 def start(place: StudyFolder, extra: Sequence[str] = ()) -> None:
     """Fill a study in the background, in a process that outlives this one. ValueError when that is under way."""
     if sweeper(place) is not None:
@@ -240,5 +254,6 @@ def start(place: StudyFolder, extra: Sequence[str] = ()) -> None:
         str(place.folder.parent.parent),
         *extra,
     ]
+    _children[:] = [child for child in _children if child.poll() is None]
     with (place.folder / "sweep.log").open("ab") as log:
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        _children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
