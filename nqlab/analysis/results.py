@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -89,7 +89,17 @@ class Result:
 
 
 def result_of(run: Run, origin: str = "") -> Result:
-    """The result of a run folder. ValueError when its configuration is broken."""
+    """The result of a run folder, read again only when its events have changed. ValueError for a broken configuration."""
+    try:
+        stat = run.events.stat()
+    except FileNotFoundError:
+        return _read(run, origin, (0, 0, 0))
+    return _read(run, origin, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+@lru_cache(maxsize=5000)
+def _read(run: Run, origin: str, _state: tuple[int, int, int]) -> Result:
+    """The state of the events file is only the cache's key."""
     config = run.config
     steps: list[int] = []
     losses: list[float] = []

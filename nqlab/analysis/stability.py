@@ -1,0 +1,194 @@
+"""Where training survives: every setting of a study, how many of its seeds learnt, and how well.
+
+A run survives when it makes all its steps and ends at or below the bigram entropy of its text. At these sizes a run
+that fails seldom becomes infinite: it stays near the unigram entropy, predicting letters by their frequency.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from nqlab.analysis.figures import GREY, colour, title_of
+from nqlab.analysis.results import Result
+
+AXES = {"learning_rate": "learning rate", "weight_decay": "weight decay", "bottleneck": "bottleneck width R"}
+COLOURS = "Viridis"
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one arm at one setting, which differ in their seed alone."""
+
+    arm: str
+    setting: tuple[tuple[str, float], ...]
+    results: tuple[Result, ...]
+
+    @property
+    def n(self) -> int:
+        """Runs that ended."""
+        return len(self.results)
+
+    @property
+    def survived(self) -> int:
+        """Runs that learnt."""
+        return sum(r.outcome == "finished" for r in self.results)
+
+    @property
+    def mean(self) -> float:
+        """Mean of the losses that a comparison counts, nats per character."""
+        return fmean(r.counted_loss for r in self.results if r.counted_loss is not None)
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The first step at which one of them stopped being finite."""
+        return min((r.step for r in self.results if r.outcome == "diverged"), default=None)
+
+    def value(self, axis: str) -> float:
+        """Its value on one axis."""
+        return dict(self.setting)[axis]
+
+    @property
+    def title(self) -> str:
+        """The arm and the setting, in words."""
+        parts = [f"{AXES[axis]} {value:g}" for axis, value in self.setting if axis != "bottleneck" or value]
+        return f"{title_of(self.arm)}, {', '.join(parts)}"
+
+    def rows(self) -> list[dict[str, object]]:
+        """A line a run."""
+        return [
+            {"seed": r.config.seed, "ended": r.outcome, "step": r.step, "val. loss": r.val_loss, "counted as": r.counted_loss}
+            for r in self.results
+        ]
+
+    @property
+    def words(self) -> str:
+        """How it ended, in words."""
+        if self.survived == self.n:
+            return f"all {self.n} learnt"
+        failed = [f"{self.survived} of {self.n} learnt"]
+        if self.diverged_at is not None:
+            failed.append(f"diverged at step {self.diverged_at}")
+        return ", ".join(failed)
+
+
+def setting_of(result: Result) -> tuple[tuple[str, float], ...]:
+    """Learning rate, weight decay and bottleneck width (0 for an arm without one)."""
+    training, model = result.config.training, result.config.model.resolved()
+    return (
+        ("learning_rate", training.learning_rate),
+        ("weight_decay", training.weight_decay),
+        ("bottleneck", float(model.bottleneck or 0)),
+    )
+
+
+def cells(results: Iterable[Result]) -> list[Cell]:
+    """The settings of some runs, those under way left out; arms and settings in order."""
+    groups: dict[tuple[str, tuple[tuple[str, float], ...]], dict[int, Result]] = defaultdict(dict)
+    for result in results:
+        if result.outcome != "unfinished":
+            groups[result.arm, setting_of(result)].setdefault(result.config.seed, result)  # a run that is in two studies counts once
+    return [Cell(arm, setting, tuple(by_seed.values())) for (arm, setting), by_seed in sorted(groups.items())]
+
+
+def table(found: Sequence[Cell]) -> list[dict[str, object]]:
+    """The same as rows, for a table beside the map."""
+    return [
+        {"arm": title_of(c.arm), **{AXES[k]: v for k, v in c.setting}, "mean loss": c.mean, "learnt": c.survived, "of": c.n, "how": c.words}
+        for c in found
+    ]
+
+
+def stability_map(found: Sequence[Cell], arms: Sequence[str], y: str = "weight_decay", columns: int = 3) -> go.Figure:
+    """A panel an arm: learning rate across, ``y`` upwards, colour the mean final loss, the same scale for all.
+
+    A setting whose runs did not all learn is a cross, with how many did; each point's customdata is its place in ``found``.
+    """
+    columns = min(columns, len(arms))
+    rows = -(-len(arms) // columns)
+    figure = make_subplots(
+        rows=rows, cols=columns, subplot_titles=[title_of(a) for a in arms], shared_xaxes="all", shared_yaxes="all",
+        horizontal_spacing=0.02, vertical_spacing=0.22 / rows,
+    )  # fmt: skip
+    for i, arm in enumerate(arms):
+        places = [k for k, cell in enumerate(found) if cell.arm == arm]
+        figure.add_trace(_panel(found, places, arm, y), row=i // columns + 1, col=i % columns + 1)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=_values(found, "learning_rate"), tickangle=-45)
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=_values(found, y))
+    figure.update_xaxes(title_text="learning rate", row=rows)
+    figure.update_yaxes(title_text=AXES[y], col=1)
+    figure.update_layout(
+        height=rows * (110 + 50 * len(_values(found, y))) + 70, margin={"l": 60, "r": 10, "t": 40, "b": 70}, showlegend=False,
+        coloraxis={"colorscale": COLOURS, "reversescale": True, "colorbar": {"title": {"text": "loss"}, "thickness": 12}},
+    )  # fmt: skip
+    return figure
+
+
+def panel_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> go.Figure:
+    """One panel of :func:`stability_map` on its own, on the same axes and colours: pages put them side by side."""
+    figure = stability_map([c for c in found if c.arm == arm], [arm], y)
+    means = [cell.mean for cell in found]
+    figure.update_layout(coloraxis={"cmin": min(means), "cmax": max(means), "showscale": False}, margin={"l": 50, "t": 30, "b": 60})
+    figure.update_xaxes(categoryarray=_values(found, "learning_rate"))
+    figure.update_yaxes(categoryarray=_values(found, y))
+    figure.data[0].customdata = [k for k, cell in enumerate(found) if cell.arm == arm]
+    return figure
+
+
+def seeds_figure(cell: Cell, height: int = 320) -> go.Figure:
+    """The validation curves of a setting's runs, with the unigram entropy, where failed runs stay."""
+    figure = go.Figure()
+    for i, r in enumerate(cell.results):
+        figure.add_trace(
+            go.Scatter(
+                x=list(r.steps), y=list(r.losses), mode="lines+markers", name=f"seed {r.config.seed} ({r.outcome})",
+                line={"color": colour(cell.arm), "dash": DASHES[i % len(DASHES)]}, marker={"size": 4, "symbol": i},
+            )
+        )  # fmt: skip
+        if r.outcome == "diverged" and r.steps:
+            mark = {"symbol": "x", "size": 12, "color": "#D55E00"}
+            figure.add_trace(
+                go.Scatter(
+                    x=[r.step], y=[r.losses[-1]], mode="markers+text", text=[f"diverged at step {r.step}"],
+                    textposition="top center", marker=mark, showlegend=False,
+                )
+            )  # fmt: skip
+    figure.add_hline(y=cell.results[0].unigram, line={"dash": "dot", "color": GREY}, annotation_text="unigram entropy")
+    figure.update_layout(height=height, margin={"l": 60, "r": 10, "t": 10, "b": 40}, xaxis_title="optimiser step")
+    figure.update_yaxes(title_text="validation loss (nats per character)")
+    return figure
+
+
+def _values(found: Sequence[Cell], axis: str) -> list[str]:
+    return [f"{v:g}" for v in sorted({cell.value(axis) for cell in found})]
+
+
+def _panel(found: Sequence[Cell], places: Sequence[int], arm: str, y: str) -> go.Scatter:
+    panel = [found[i] for i in places]
+    whole = [cell.survived == cell.n for cell in panel]
+    return go.Scatter(
+        x=[f"{cell.value('learning_rate'):g}" for cell in panel],
+        y=[f"{cell.value(y):g}" for cell in panel],
+        mode="markers+text",
+        text=[f"{cell.mean:.3f}" if ok else f"{cell.survived}/{cell.n}" for cell, ok in zip(panel, whole)],
+        textposition="bottom center",
+        textfont={"size": 11},
+        marker={
+            "symbol": ["square" if ok else "x" for ok in whole],
+            "size": [24 if ok else 16 for ok in whole],
+            "color": [cell.mean for cell in panel],
+            "coloraxis": "coloraxis",
+            "line": {"width": 1, "color": "#808080"},
+            "opacity": 1.0,
+        },
+        unselected={"marker": {"opacity": 0.6}},
+        customdata=places,
+        hovertext=[f"{title_of(arm)}<br>mean loss {cell.mean:.4f}<br>{cell.words}" for cell in panel],
+        hoverinfo="text",
+    )

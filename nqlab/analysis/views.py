@@ -1,0 +1,165 @@
+"""Charts of comparisons: paired differences, and slices of a study. One colour and one sign per arm, as everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from nqlab.analysis.curves import Array
+from nqlab.analysis.figures import GREY, colour, dash, title_of
+from nqlab.analysis.stability import AXES, Cell
+
+SYMBOLS = {
+    "linear": "circle", "nonlinear": "diamond", "identity": "square", "residual_linear": "triangle-up",
+    "bottleneck_linear": "triangle-down", "wide_mlp": "pentagon", "reduced_mlp": "hexagon",
+}  # fmt: skip
+MARGIN = {"l": 60, "r": 10, "t": 20, "b": 50}
+
+
+def _symbol(arm: str) -> str:
+    return SYMBOLS.get(arm, "circle-open")
+
+
+def _faded(hex_colour: str, opacity: float) -> str:
+    red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
+
+
+def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> go.Figure:
+    """Mean paired differences with their intervals, a line a row; left of zero is better than the baseline.
+
+    The noise floor is a grey bar behind each; a difference inside it is drawn grey and hollow. Rows without a number
+    (refused) are left out.
+    """
+    shown = [(row, label) for row, label in zip(rows, labels) if row["mean"] is not None]
+    figure = go.Figure()
+    for row, label in shown:
+        floor = row.get("noise_floor")
+        if floor is not None:
+            figure.add_trace(
+                go.Scatter(
+                    x=[-floor, floor], y=[label, label], mode="lines", line={"color": "rgba(128,128,128,0.25)", "width": 14},
+                    hoverinfo="skip", showlegend=False,
+                )
+            )  # fmt: skip
+    for row, label in shown:
+        figure.add_trace(_difference(row, label))
+    figure.add_vline(x=0, line={"color": GREY, "width": 1})
+    figure.update_layout(height=90 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 45}, showlegend=False)
+    figure.update_xaxes(title_text="paired difference of the final validation loss (nats per character; left is better)")
+    figure.update_yaxes(autorange="reversed", type="category", automargin=True)
+    return figure
+
+
+def _difference(row: Mapping[str, Any], label: str) -> go.Scatter:
+    tint = GREY if row["inside_noise"] else colour(row["arm"])
+    mean, low, high = row["mean"], row["low"], row["high"]
+    error: dict[str, Any] = {"visible": False}
+    if low is not None:
+        error = {"type": "data", "symmetric": False, "array": [high - mean], "arrayminus": [mean - low], "color": tint, "thickness": 2}
+    interval = "no interval from one pair" if low is None else f"{low:+.4f} to {high:+.4f}"
+    return go.Scatter(
+        x=[mean], y=[label], mode="markers", error_x=error, name=label,
+        marker={"color": tint, "size": 10, "symbol": _symbol(row["arm"]) + ("-open" if row["inside_noise"] else "")},
+        hovertemplate=f"{mean:+.4f} ({interval})<br>{row['n']} pairs: {row['verdict']}<extra></extra>",
+    )  # fmt: skip
+
+
+def band_figure(bands: Mapping[str, tuple[Array, Array, Array, Array]], x_title: str, log_x: bool = False) -> go.Figure:
+    """Validation curves as mean and band (least to greatest over seeds): arm -> x, mean, low, high."""
+    figure = go.Figure()
+    for arm, (x, mean, low, high) in bands.items():
+        xs = np.concatenate([x, x[::-1]])
+        figure.add_trace(
+            go.Scatter(
+                x=xs, y=np.concatenate([high, low[::-1]]), fill="toself", fillcolor=_faded(colour(arm), 0.18),
+                line={"width": 0}, hoverinfo="skip", showlegend=False, legendgroup=arm,
+            )
+        )  # fmt: skip
+        line = {"color": colour(arm), "dash": dash(arm)}
+        figure.add_trace(go.Scatter(x=x, y=mean, name=title_of(arm), legendgroup=arm, line=line))
+    figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
+    figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear")
+    figure.update_yaxes(title_text="validation loss (nats per character)")
+    return figure
+
+
+def slice_figure(found: Sequence[Cell], arms: Sequence[str], axis: str = "learning_rate") -> go.Figure:
+    """Final loss against one setting, the best over the others: mean over seeds with least and greatest."""
+    figure = go.Figure()
+    for arm in arms:
+        best: dict[float, Cell] = {}
+        for cell in found:
+            value = cell.value(axis)
+            if cell.arm == arm and (value not in best or cell.mean < best[value].mean):
+                best[value] = cell
+        values = sorted(best)
+        if not values:
+            continue
+        means = [best[v].mean for v in values]
+        losses = [[r.counted_loss or math.nan for r in best[v].results] for v in values]
+        figure.add_trace(
+            go.Scatter(
+                x=values, y=means, name=title_of(arm), mode="lines+markers",
+                line={"color": colour(arm), "dash": dash(arm)}, marker={"symbol": _symbol(arm), "size": 8},
+                error_y={
+                    "type": "data", "symmetric": False, "thickness": 1,
+                    "array": [max(z) - m for z, m in zip(losses, means)], "arrayminus": [m - min(z) for z, m in zip(losses, means)],
+                },
+                customdata=[best[v].words for v in values], hovertemplate="%{y:.4f}, %{customdata}",
+            )
+        )  # fmt: skip
+    figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
+    figure.update_xaxes(title_text=AXES[axis], type="log")
+    figure.update_yaxes(title_text="final validation loss (nats per character)")
+    return figure
+
+
+def contour_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> go.Figure:
+    """Mean final loss of one arm over learning rate and another setting, as a contour with its points."""
+    mine = [cell for cell in found if cell.arm == arm]
+    xs, ys = (sorted({cell.value(axis) for cell in mine}) for axis in ("learning_rate", y))
+    z: list[list[float | None]] = [[_mean_at(mine, a, y, b) for a in xs] for b in ys]
+    figure = go.Figure(go.Contour(x=xs, y=ys, z=z, colorscale="Viridis", reversescale=True, colorbar={"title": {"text": "loss"}}))
+    points = {"color": "#808080", "size": 6, "symbol": "x"}
+    figure.add_trace(
+        go.Scatter(
+            x=[c.value("learning_rate") for c in mine], y=[c.value(y) for c in mine], mode="markers", marker=points,
+            text=[f"{c.mean:.4f}, {c.words}" for c in mine], hoverinfo="text", showlegend=False,
+        )
+    )  # fmt: skip
+    figure.update_layout(height=380, margin=MARGIN)
+    figure.update_xaxes(title_text=AXES["learning_rate"], type="log")
+    figure.update_yaxes(title_text=AXES[y], type="log" if min(ys) > 0 else "linear")
+    return figure
+
+
+def _mean_at(found: Sequence[Cell], rate: float, axis: str, value: float) -> float | None:
+    return next((c.mean for c in found if c.value("learning_rate") == rate and c.value(axis) == value), None)
+
+
+def parallel_figure(found: Sequence[Cell], arms: Sequence[str]) -> go.Figure:
+    """Every setting as a line through its values, to its loss and to the share of its seeds that learnt."""
+    mine = [cell for cell in found if cell.arm in arms]
+    dimensions: list[dict[str, Any]] = [
+        {
+            "label": "variant", "values": [arms.index(c.arm) for c in mine],
+            "tickvals": list(range(len(arms))), "ticktext": [a.replace("_", " ") for a in arms],
+        }
+    ]  # fmt: skip
+    for axis, label in AXES.items():
+        values = sorted({c.value(axis) for c in mine})
+        if len(values) > 1:
+            places = [values.index(c.value(axis)) for c in mine]
+            names = [f"{v:g}" if v or axis != "bottleneck" else "none" for v in values]
+            dimensions.append({"label": label, "values": places, "tickvals": list(range(len(values))), "ticktext": names})
+    dimensions.append({"label": "share that learnt", "values": [c.survived / c.n for c in mine], "range": [0, 1]})
+    dimensions.append({"label": "mean final loss", "values": [c.mean for c in mine]})
+    line = {"color": [c.mean for c in mine], "colorscale": "Viridis", "reversescale": True}
+    figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
+    figure.update_layout(height=420, margin={"l": 120, "r": 60, "t": 50, "b": 30})
+    return figure

@@ -1,0 +1,68 @@
+"""What a page of results looks at: a study, or the runs trained here; chosen on the page and kept in the address."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from nqlab.analysis import studies
+from nqlab.analysis.results import results_of
+from nqlab.analysis.studies import Filled
+from nqlab.runs import store
+from nqlab.runs.study import Study, folder_of
+from nqlab.runs.study import studies as study_folders
+from nqlab.ui import shared
+
+OWN = "runs"
+
+
+def choose() -> Filled | None:
+    """Draw the choice; the study chosen, with its results so far. None where there is nothing at all.
+
+    ``?study=NAME`` names it in the address; a name that is not there says so and falls back.
+    """
+    names = _names()
+    if not names:
+        st.info("Nothing to show yet: train a race on the page Train, or start a study on the page Sweep.")
+        return None
+    wanted = st.query_params.get("study")
+    if wanted is not None and wanted not in names:
+        st.warning(f"There is no study {wanted!r} here; this is {next(iter(names.values()))} instead.")
+        wanted = None
+    keys = list(names)
+    chosen = st.selectbox(
+        "What to look at", keys, index=keys.index(wanted) if wanted else 0, format_func=names.__getitem__, key="source",
+        help="Studies filled on this machine, the reference study that came with the program, and single runs.",
+    )  # fmt: skip
+    st.query_params["study"] = chosen
+    return _load(chosen)
+
+
+def _names() -> dict[str, str]:
+    """What there is: key in the address -> what people read. A person's own come first."""
+    own = {place.folder.name: f"{place.folder.name} (filled here)" for place in study_folders(shared.runs_dir())}
+    if any(run.status() in ("finished", "did not learn", "diverged") for run in store.runs(shared.runs_dir())):
+        own[OWN] = "runs trained here, one by one"
+    return own | {f.study.name: f"{f.study.name} (reference)" for f in studies.shipped() if f.study.name not in own}
+
+
+def _load(name: str) -> Filled:
+    if name == OWN:
+        results = tuple(results_of(store.runs(shared.runs_dir())))
+        arms = tuple(dict.fromkeys(["linear", *(r.arm for r in results)]))
+        return Filled(Study(name=OWN, arms=arms), results, {})
+    place = folder_of(shared.runs_dir(), name)
+    if (place.folder / "study.json").exists():
+        return studies.of_folder(place)
+    return next(f for f in studies.shipped() if f.study.name == name)
+
+
+def about(filled: Filled) -> None:
+    """One line: what it asks, where it was computed, whether it is whole."""
+    ended = sum(r.outcome != "unfinished" for r in filled.results)
+    parts = [f"**{filled.study.question}**"] if filled.study.question else []
+    parts.append(f"{ended} runs" + ("" if filled.study.name == OWN or filled.complete else f" of {len(list(filled.study.cells()))} so far"))
+    if filled.shipped:
+        versions = (filled.receipt.get("versions") or [{}])[0]
+        hours = filled.receipt.get("processor_hours", "?")
+        parts.append(f":blue[reference study], computed once with torch {versions.get('torch', '?')} in {hours} processor hours")
+    st.caption(" · ".join(parts))
