@@ -7,12 +7,13 @@ import streamlit as st
 if not st.runtime.exists():
     sys.exit("This is a Streamlit app; start it with: streamlit run app.py   (or: make app)")
 
-from nqlab.ui import argument_page, stability_page, train_page
+from nqlab.ui import argument_page, compare_page, stability_page, train_page
 
 st.set_page_config(page_title="nqlab", page_icon=":material/query_stats:", layout="wide")
 st.navigation(
     [
         st.Page(train_page.page, title="Train", icon=":material/play_circle:", url_path="train", default=True),
+        st.Page(compare_page.page, title="Compare", icon=":material/balance:", url_path="compare"),
         st.Page(stability_page.page, title="Stability", icon=":material/grid_on:", url_path="stability"),
         st.Page(argument_page.page, title="The argument", icon=":material/function:", url_path="argument"),
     ]

@@ -168,9 +168,9 @@ def _work(race: Any, runs: Sequence[Any], configs: Sequence[RunConfig], json_: b
         columns = (TextColumn("{task.description:<28}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
         with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[loss]}"), console=console) as progress:
             tasks = [progress.add_task(r.name, total=c.training.steps, loss="") for r, c in zip(runs, configs)]
-            code, worker = _until_done(Worker(race, runs, lambda i, record: _advance(progress, tasks[i], record)))
+            code, worker = _until_done(Worker(race, runs, _unrepeated(lambda i, record: _advance(progress, tasks[i], record))))
     else:
-        code, worker = _until_done(Worker(race, runs, lambda i, record: _plain(console, runs[i].name, record)))
+        code, worker = _until_done(Worker(race, runs, _unrepeated(lambda i, record: _plain(console, runs[i].name, record))))
     rows = [run.summary() | {"folder": str(run.folder)} for run in runs]
     print_json(rows) if json_ else print_table(rows, ["name", "status", "arm", "step", "loss", "val_loss"])
     if worker.interrupted:
@@ -188,6 +188,20 @@ def _until_done(worker: Any) -> tuple[int, Any]:
         signal.signal(signal.SIGTERM, previous[1])
 
 
+def _unrepeated(show: Callable[[int, dict[str, Any]], None]) -> Callable[[int, dict[str, Any]], None]:
+    """``show``, but what keeps one run of a race from being compiled, and so the others, is said once."""
+    said: set[str] = set()
+
+    def shown(index: int, record: dict[str, Any]) -> None:
+        if record["type"] == "compiled" and not record["ok"]:
+            if record["message"] in said:
+                return
+            said.add(record["message"])
+        show(index, record)
+
+    return shown
+
+
 def _advance(progress: Progress, task: Any, record: dict[str, Any]) -> None:
     if record["type"] == "step":
         progress.update(task, completed=record["step"] + 1)
@@ -196,16 +210,20 @@ def _advance(progress: Progress, task: Any, record: dict[str, Any]) -> None:
     elif record["type"] in ("diverged", "failed"):
         progress.update(task, loss=record["type"])
         progress.console.print(_message(record), markup=False, highlight=False)
+    elif record["type"] == "compiled":
+        progress.console.print(_message(record), markup=False, highlight=False)
 
 
 def _plain(console: Console, name: str, record: dict[str, Any]) -> None:
     if record["type"] == "evaluation":
         console.print(f"{name} step {record['step']} val_loss {record['val_loss']:.4f}", markup=False, highlight=False, soft_wrap=True)
-    elif record["type"] in ("diverged", "failed"):
+    elif record["type"] in ("diverged", "failed", "compiled"):
         console.print(f"{name} {_message(record)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _message(record: dict[str, Any]) -> str:
+    if record["type"] == "compiled":
+        return f"step {record['step']}: {record['message']}"
     why = record.get("message") or f"the {record['quantity']} is not finite; {record['cause']}"
     return f"{record['type']} at step {record['step']}: {why}"
 
@@ -315,6 +333,46 @@ def _fill(filling: Any, scheduler: str | None, json_: bool) -> int:
         highlight=False,
     )
     return 130 if filling.interrupted else code
+
+
+@app.command("compare")
+@checked
+def compare_command(
+    target: Annotated[str, typer.Argument(help="The name of a study here or shipped, a study file, packed results, or a folder of those.")],
+    baseline: Annotated[str | None, typer.Option(help="The arm to compare with (default: the study's).")] = None,
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only these; fewer arms, narrower intervals.")] = None,
+    at: Annotated[
+        list[str] | None, typer.Option("--at", help="A setting fixed beforehand, as learning_rate=1e-3: only there at the same settings.")
+    ] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """The verdicts of a study: at the same settings, and at equal tuning; how large, how sure, over how many pairs."""
+    from nqlab.analysis import studies
+    from nqlab.analysis.comparison import compare, cost_words
+    from nqlab.analysis.verdict import sentence
+
+    rows = []
+    for filled in studies.find(target, _folder(runs_dir)):
+        fixed = _fixed(filled.study.base, at or [])
+        rows += [{"study": filled.study.name, **row} for row in compare(filled, baseline, arm or None, fixed).rows]
+    if json_:
+        print_json(rows)
+        return
+    for row in rows:
+        where = f"{row['study']} · {row['size']} · {row['budget']}: "
+        out.print(where + sentence(row), markup=False, highlight=False, soft_wrap=True)
+        if costs := cost_words(row):
+            out.print(f"    {costs}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _fixed(base: RunConfig, at: Sequence[str]) -> dict[str, Any] | None:
+    """``--at`` as dotted fields with their values, checked like any setting."""
+    if not at:
+        return None
+    changed = replace(base, dict(_assignment(text) for text in at)).flat()
+    keys = [key if "." in key else next((k for k in changed if k.split(".")[-1] == key), key) for key, _ in map(_assignment, at)]
+    return {key: changed[key] for key in keys}
 
 
 @studies_app.command("list")
@@ -543,7 +601,7 @@ def bench(
     json_: JsonFlag = False,
 ) -> None:
     """Measure speed as ratios against a plain reference step; takes a few minutes."""
-    from nqlab.bench import harness
+    from nqlab.bench import compiled, harness
 
     chosen = size or ["T", "S"]
     if unknown := [name for name in chosen if name not in harness.sizes()]:
@@ -551,9 +609,10 @@ def bench(
     rows = []
     for name in chosen:
         rows += harness.training_rows(name) + harness.generation_rows(name) + harness.memory_rows(name)
+        rows += compiled.compiled_rows(name) if name == "S" else []  # a run of size T is over before it could be compiled
     rows += harness.start_rows() + harness.tick_rows()
     for row in rows:
-        row["measured"] = f"{row.get('ratio', row.get('value')):.3g} {row['unit']} (± {row['spread']:.2g})"
+        row["measured"] = row.get("absent") or f"{row.get('ratio', row.get('value')):.3g} {row['unit']} (± {row['spread']:.2g})"
     print_json(rows) if json_ else print_table(rows, ["figure", "size", "variant", "measured"])
 
 

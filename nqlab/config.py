@@ -17,6 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from nqlab import slots
 
+# Settings that came after runs had been kept, with the value at which a run is what it was before they came: at this
+# value they are left out of the hash, so that old runs, and studies half filled, keep theirs.
+LATER: dict[str, Any] = {"training.compile": False}
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -92,8 +96,15 @@ class TrainingConfig(_Frozen):
     sample_prompt: str = Field("", description="what samples begin with; empty: a new line, or the text's first character if it has none")
     sample_length: int = Field(200, ge=1, le=10_000)
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="what matrices are multiplied in; bfloat16 is faster where the device does it itself, and rounds more"
+    )
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; default the machine's share for one race")
+    compile: bool = Field(
+        False,
+        description="compile the update in the background and change over when it is ready, half a minute or more after the start; "
+        "the rounding differs from then on, so the curve repeats closely, but not bit for bit",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingConfig:
@@ -143,7 +154,8 @@ class RunConfig(_Frozen):
 
     def short_hash(self) -> str:
         """Ten hexadecimal digits of the resolved configuration's SHA-256; the same on every machine."""
-        canonical = json.dumps(self.flat(), sort_keys=True, separators=(",", ":"))
+        told = {key: value for key, value in self.flat().items() if key not in LATER or value != LATER[key]}
+        canonical = json.dumps(told, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("utf-8")).hexdigest()[:10]
 
 

@@ -18,6 +18,8 @@ from nqlab.corpus import Corpus
 from nqlab.presets import ARMS, PRESETS
 from nqlab.runs.log import EventReader, last_record
 from nqlab.runs.store import Run, runs
+from nqlab.training import loop
+from tests.training.test_compiled import Prepared, stand_in
 from tests.training.test_device import ABSENT
 
 WaitFor = Callable[[Callable[[], object], str], None]
@@ -93,6 +95,15 @@ def test_training_prints_json_alone_and_writes_a_whole_run(runs_dir: Path) -> No
     assert run.folder.parent == runs_dir
     assert (run.config.model.query, run.config.training.steps, run.config.seed, run.config.corpus) == ("nonlinear", 4, 3, "python-docs")
     assert run.summary() == {k: v for k, v in row.items() if k != "folder"}
+
+
+def test_what_keeps_a_race_from_being_compiled_is_said_once(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = ["--query", "linear", "--query", "identity", "--set", "compile=true", "--steps", "6", *SMALL]
+    monkeypatch.setattr(loop, "Builds", lambda: Prepared(lambda job: "there is no compiler", at=3))
+    shown = nqlab("train", *arms).stdout
+    assert shown.count("training goes on without compilation: there is no compiler") == 1
+    monkeypatch.setattr(loop, "Builds", lambda: Prepared(stand_in, at=3))
+    assert nqlab("train", *arms).stdout.count(": compiled in 7 s") == 2
 
 
 def test_the_events_have_the_fields_that_others_read(runs_dir: Path) -> None:

@@ -44,6 +44,7 @@ OTHER_VALUES: dict[str, Any] = {
     "training.device": "cpu",
     "training.dtype": "bfloat16",
     "training.threads": 1,
+    "training.compile": True,
     "corpus": "python-docs",
     "seed": 1,
 }

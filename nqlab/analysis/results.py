@@ -52,6 +52,11 @@ class Result:
         return arm_of(self.config)
 
     @cached_property
+    def flat(self) -> dict[str, Any]:
+        """The configuration as dotted fields."""
+        return self.config.flat()
+
+    @cached_property
     def parameters(self) -> int:
         """Learned numbers."""
         return parameters(self.config.model, self.vocabulary)

@@ -50,7 +50,7 @@ def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) 
         figure.add_trace(_difference(row, label))
     figure.add_vline(x=0, line={"color": GREY, "width": 1})
     figure.update_layout(height=90 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 45}, showlegend=False)
-    figure.update_xaxes(title_text="paired difference of the final validation loss (nats per character; left is better)")
+    figure.update_xaxes(title_text="difference in nats per character (left: better)")
     figure.update_yaxes(autorange="reversed", type="category", automargin=True)
     return figure
 
@@ -84,8 +84,17 @@ def band_figure(bands: Mapping[str, tuple[Array, Array, Array, Array]], x_title:
         figure.add_trace(go.Scatter(x=x, y=mean, name=title_of(arm), legendgroup=arm, line=line))
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
     figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear")
-    figure.update_yaxes(title_text="validation loss (nats per character)")
+    figure.update_yaxes(title_text="validation loss (nats per character)", range=_end_of(bands))
     return figure
+
+
+def _end_of(bands: Mapping[str, tuple[Array, Array, Array, Array]]) -> list[float] | None:
+    """The range in which curves differ: from the least loss to the greatest after a fifth of the way."""
+    if not bands:
+        return None
+    low = min(float(low.min()) for _, _, low, _ in bands.values())
+    high = max(float(high[len(high) // 5 :].max()) for _, _, _, high in bands.values())
+    return [low - 0.05 * (high - low), high + 0.05 * (high - low)]
 
 
 def slice_figure(found: Sequence[Cell], arms: Sequence[str], axis: str = "learning_rate") -> go.Figure:

@@ -36,7 +36,7 @@ from nqlab.runs.race import Phase, Race, races
 from nqlab.runs.store import Run
 from nqlab.training.checkpoint import load_state, restore_model, save_state
 from nqlab.training.device import resolve_device
-from nqlab.training.events import Checkpoint, Event
+from nqlab.training.events import Checkpoint, Compiled, Event
 from nqlab.training.loop import train
 
 POLL_S = 0.02
@@ -137,6 +137,8 @@ class Worker:
                 writers[event.run].write(record)
                 if isinstance(event, Checkpoint):  # the record comes first: a kill in between falls back to the one before
                     save_state(self.runs[event.run].checkpoint, event.state)
+                if isinstance(event, Compiled):
+                    _note(self.runs[event.run], event)
                 self.listener(event.run, record)
         except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: torch's, out of memory among them
             self._fail(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
@@ -174,6 +176,12 @@ class Worker:
                 record = {"type": "failed", "step": last["step"], "message": message}
                 _append(run, record)
                 self.listener(index, record)
+
+
+def _note(run: Run, event: Compiled) -> None:
+    """The newest outcome of compilation, among the circumstances; the events have each."""
+    news = {"compiled": event.ok, "compiled_from_step": event.step if event.ok else None, "compiled_message": event.message}
+    write_json(run.folder / "meta.json", run.meta | news)
 
 
 def _append(run: Run, record: dict[str, Any]) -> None:

@@ -24,6 +24,11 @@ def check_dtype(training: TrainingConfig, device: torch.device) -> None:
         raise ValueError(f"dtype 'bfloat16' is not supported by this {device.type}; use float32")
 
 
+def formats() -> list[str]:
+    """The number formats to offer on this machine: those that ``auto`` or the CPU computes in itself."""
+    return ["float32", "bfloat16"] if any(has_bfloat16(resolve_device(name)) for name in ("auto", "cpu")) else ["float32"]
+
+
 def has_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies in bfloat16 itself; emulating it would only be slower."""
     if device.type == "cuda":

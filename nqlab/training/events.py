@@ -75,6 +75,16 @@ class Checkpoint(Event):
 
 
 @dataclass(frozen=True)
+class Compiled(Event):
+    """The compilation asked for has ended. ``ok``: the updates from here on are compiled ones; else, and before, they
+    are not. ``message`` says how it went, or what was missing."""
+
+    type = "compiled"
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True)
 class Diverged(Event):
     """``quantity`` (a loss, its gradient, an output, a weight) stopped being finite; the run ends here."""
 

@@ -22,9 +22,10 @@ from nqlab.generate import NotFiniteError, stream
 from nqlab.model.gpt import GPT, keyed_generator
 from nqlab.training.batches import TrainingBatches, validation_windows
 from nqlab.training.checkpoint import State, capture, restore
+from nqlab.training.compiled import Builds, Job, LossAndGradient, tried
 from nqlab.training.device import check_dtype, resolve_device
 from nqlab.training.evaluation import window_losses
-from nqlab.training.events import Checkpoint, Diverged, Done, Evaluation, Event, Sample, Step, Stopped
+from nqlab.training.events import Checkpoint, Compiled, Diverged, Done, Evaluation, Event, Sample, Step, Stopped
 from nqlab.training.optimizer import FlatAdamW, learning_rate_at
 
 Stop = Callable[[int], bool]
@@ -57,7 +58,7 @@ def train(
     if configs[0].training.threads is not None:
         torch.set_num_threads(configs[0].training.threads)
     torch.set_flush_denormal(True)
-    return _race(runs, data, _once_and_for_all(stop))
+    return _with_builds(runs, data, _once_and_for_all(stop))
 
 
 def _once_and_for_all(stop: Stop) -> Stop:
@@ -72,13 +73,19 @@ def _once_and_for_all(stop: Stop) -> Stop:
     return asked
 
 
-def _race(runs: list[_Run], data: _Data, stop: Stop) -> Iterator[Event]:
+def _with_builds(runs: list[_Run], data: _Data, stop: Stop) -> Iterator[Event]:
+    with Builds() as builds:  # nothing is compiled before a run asks, and none of it outlives the race
+        yield from _race(runs, data, builds, stop)
+
+
+def _race(runs: list[_Run], data: _Data, builds: Builds, stop: Stop) -> Iterator[Event]:
     while active := [run for run in runs if not run.over]:
         step = min(run.step for run in active)
         for run in [run for run in active if run.step == step]:
             yield from run.look(data, partial(stop, step))
             if not run.over and not stop(step):
                 yield from run.update(data)
+                yield from run.take_up(builds, data)
             if stop(min((r.step for r in runs if not r.over), default=step)):
                 for unfinished in (r for r in runs if not r.over):
                     yield from unfinished.keep()
@@ -137,6 +144,9 @@ class _Run:
             self.elapsed_s, self.cpu_s = state.elapsed_s, state.cpu_s
         self.over = False
         self.val_loss = math.nan
+        self.waits_for_compiled = self.training.compile
+        self.job: Job | None = None
+        self.compiled: LossAndGradient | None = None
 
     @property
     def tokens(self) -> int:
@@ -198,15 +208,12 @@ class _Run:
         """One optimiser step: forward, backward, clip, AdamW."""
         training, step = self.training, self.step
         x, y = data.batch(self.config, step, self.device)
-        if self.config.model.dropout:
-            torch.manual_seed(keyed_generator(self.config.seed, "dropout", step).initial_seed())
+        self._seed_dropout()
         started, cpu = time.perf_counter(), time.process_time()
         rate = learning_rate_at(step, training)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with self._autocast():
-            loss = self.model.loss(x, y)
-        loss.backward()
+        loss = (self.compiled or self._eager)(x, y)
         norm = self.optimizer.clip(training.grad_clip)
         logged = step % training.log_interval == 0 or step == training.steps - 1
         if logged or self.device.type == "cpu":
@@ -222,6 +229,30 @@ class _Run:
         self.step += 1
         if logged:
             yield Step(self.index, step, numbers[0], rate, numbers[1], tokens, self.elapsed_s)
+
+    def _eager(self, x: Tensor, y: Tensor) -> Tensor:
+        with self._autocast():
+            loss = self.model.loss(x, y)
+        loss.backward()
+        return loss
+
+    def _seed_dropout(self) -> None:
+        if self.config.model.dropout:
+            torch.manual_seed(keyed_generator(self.config.seed, "dropout", self.step).initial_seed())
+
+    def take_up(self, builds: Builds, data: _Data) -> Iterator[Event]:
+        """Where compilation is asked for: change over to the compiled update once it is there and agrees with the model."""
+        if not self.waits_for_compiled or self.over or self.step == self.training.steps:
+            return
+        self.job = self.job or Job.of(self.config, self.model.vocab_size, self.device)
+        made = builds.get(self.job)
+        if made is None:
+            return
+        self.waits_for_compiled = False
+        batch = data.batch(self.config, self.step, self.device)
+        self.compiled, message = tried(made, self.model, batch, self.training.dtype, self._autocast, self._seed_dropout)
+        self.optimizer.zero_grad()
+        yield Compiled(self.index, self.step, self.compiled is not None, message)
 
     def _autocast(self) -> Any:
         bf16 = self.training.dtype == "bfloat16"

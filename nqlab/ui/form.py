@@ -11,6 +11,7 @@ from nqlab import corpus as corpora
 from nqlab import presets, slots
 from nqlab.config import ModelConfig, RunConfig, TrainingConfig, replace
 from nqlab.runs import launch
+from nqlab.training.device import formats
 
 SHOWN_PRESETS = ("tiny", "small", "medium", "gpu")
 RATES = [m * 10.0**e for e in range(-4, 0) for m in (1, 2, 3, 5, 7)] + [1.0]
@@ -29,11 +30,12 @@ OPTIONAL = (
     "model.ffn_hidden",
     "training.threads",
 )
+SWITCHES = ("model.tied", "training.compile")
 CHOICES = {
     "model.norm": list(slots.NORM),
     "model.activation": list(slots.ACTIVATION),
     "training.device": ["auto", "cpu", "cuda", "mps"],
-    "training.dtype": ["float32", "bfloat16"],
+    "training.dtype": ["float32"],
 }
 
 
@@ -63,7 +65,8 @@ def _adopt_preset() -> None:
         state[_key(name)] = flat[name]
     for name in OPTIONAL:
         state[_key(name)] = None
-    state[_key("model.tied")] = config.model.tied
+    for name in SWITCHES:
+        state[_key(name)] = flat[name]
     state[_key("training.sample_prompt")] = config.training.sample_prompt.replace("\n", "\\n")
 
 
@@ -148,9 +151,10 @@ def _advanced(keep: dict[str, Any]) -> None:
         whole = name.endswith(("steps", "hidden", "threads"))
         bounds: dict[str, Any] = {"min_value": 0} if whole else {"min_value": 0.0, "step": 0.0001, "format": "%.4g"}
         st.number_input(name.split(".")[1], key=_key(name), value=None, placeholder="default", help=_help(name), **bounds, **keep)
-    for name, options in CHOICES.items():
+    for name, options in (CHOICES | {"training.dtype": formats()}).items():
         st.selectbox(name.split(".")[1], options, key=_key(name), help=_help(name), **keep)
-    st.checkbox("tied", key=_key("model.tied"), help=_help("model.tied"), **keep)
+    for name in SWITCHES:
+        st.checkbox(name.split(".")[1], key=_key(name), help=_help(name), **keep)
     st.text_input("sample_prompt", key=_key("training.sample_prompt"), help=_help("training.sample_prompt"), **keep)
 
 
@@ -163,10 +167,9 @@ def _read() -> Form:
         "training.learning_rate": state[_key("learning_rate")],
         "training.weight_decay": state[_key("weight_decay")],
         "model.bottleneck": state[_key("bottleneck")],
-        "model.tied": state[_key("model.tied")],
         "training.sample_prompt": str(state[_key("training.sample_prompt")]).replace("\\n", "\n"),
     }
-    changes |= {name: state[_key(name)] for name in (*INTEGERS, *FLOATS, *OPTIONAL, *CHOICES)}
+    changes |= {name: state[_key(name)] for name in (*INTEGERS, *FLOATS, *OPTIONAL, *CHOICES, *SWITCHES)}
     try:
         base = replace(presets.preset(state[_key("preset")]), changes)
         corpus = corpora.load(base.corpus)

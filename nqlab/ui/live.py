@@ -133,6 +133,9 @@ def _number(value: float | None, spec: str, unit: str = "") -> str:
 
 def _messages(now: Standing) -> None:
     with st.container():
+        metas = [run.meta for run, status, _ in now if status in ACTIVE]
+        for message in dict.fromkeys(meta["compiled_message"] for meta in metas if not meta.get("compiled", True)):
+            st.info(message[:1].upper() + message[1:] + ".")
         for run, status, curve in now:
             end = curve.end or {}
             if status == "diverged":

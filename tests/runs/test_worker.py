@@ -22,8 +22,10 @@ from nqlab.runs.log import EventReader, last_record
 from nqlab.runs.race import Race
 from nqlab.runs.store import Run, delete
 from nqlab.runs.worker import Worker, generate_text
+from nqlab.training import loop
 from nqlab.training.checkpoint import load_state
 from tests.small import small, timeless
+from tests.training.test_compiled import Prepared, stand_in
 
 WaitFor = Callable[[Callable[[], object], str], None]
 LONG: dict[str, Any] = {"corpus": "python-docs", "steps": 100_000, "eval_interval": 1000}
@@ -245,3 +247,24 @@ def test_a_race_stopped_before_its_turn_has_done_nothing_and_can_be_resumed(runs
     assert Worker(race, [run]).work() == 0
     assert run.status() == "did not learn"
     assert "stopped" not in {r["type"] for r in records(run)}
+
+
+# --- compilation
+
+
+def test_the_outcome_of_compilation_is_in_the_events_and_the_circumstances(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(make: Callable[[Any], Any], compile_: bool = True) -> Run:
+        monkeypatch.setattr(loop, "Builds", lambda: Prepared(make, at=4))
+        (run,) = straight(runs_dir, [small(corpus="python-docs", device="cpu", compile=compile_)])
+        return run
+
+    plain, made, failed = trained(stand_in, compile_=False), trained(stand_in), trained(lambda job: "there is no compiler")
+    assert "compiled" not in plain.meta
+    assert (made.meta["compiled"], made.meta["compiled_from_step"]) == (True, 4)
+    assert (failed.meta["compiled"], failed.meta["compiled_from_step"]) == (False, None)
+    assert failed.meta["compiled_message"] == "training goes on without compilation: there is no compiler"
+    for run in (made, failed):
+        (news,) = [r for r in records(run) if r["type"] == "compiled"]
+        assert (news["step"], news["ok"], news["message"]) == (4, run.meta["compiled"], run.meta["compiled_message"])
+        assert [r for r in records(run) if r["type"] != "compiled"] == records(plain)
+        assert run.status() == plain.status()

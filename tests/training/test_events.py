@@ -25,4 +25,4 @@ def test_a_checkpoints_record_holds_no_tensors(shakespeare: Corpus) -> None:
 
 def test_every_kind_of_event_has_a_type_of_its_own() -> None:
     types = [kind.type for kind in Event.__subclasses__()]
-    assert len(set(types)) == len(types) == 7
+    assert len(set(types)) == len(types) == 8

@@ -12,14 +12,15 @@ from tests.ui.conftest import page_of
 ROOT = Path(__file__).parents[2]
 
 
+def draw():
+    from nqlab.ui.train_page import page
+
+    page()
+
+
 @pytest.fixture
 def page(own_runs):
-    def script():
-        from nqlab.ui.train_page import page
-
-        page()
-
-    return page_of(script)
+    return page_of(draw)
 
 
 def messages(test):
@@ -46,21 +47,55 @@ def test_a_bad_number_says_so_and_start_is_off(page, key, value, message):
     assert page.button(key="start").disabled
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [("form.training.device", "cuda", "device 'cuda' is not available"), ("form.training.dtype", "bfloat16", "bfloat16")],
-)
-def test_a_device_or_format_that_is_not_there_says_so(page, key, value, message):
+def test_a_device_that_is_not_there_says_so(page):
     import torch
 
-    from nqlab.training.device import has_bfloat16
-
-    if (value == "cuda" and torch.cuda.is_available()) or (value == "bfloat16" and has_bfloat16(torch.device("cpu"))):
-        pytest.skip(f"this machine has {value}")
-    page.selectbox(key=key).set_value(value)
+    if torch.cuda.is_available():
+        pytest.skip("this machine has cuda")
+    page.selectbox(key="form.training.device").set_value("cuda")
     page.run()
-    assert message in messages(page)
+    assert "device 'cuda' is not available" in messages(page)
     assert page.button(key="start").disabled
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_number_format_is_offered_where_the_machine_has_it(own_runs, monkeypatch, there):
+    monkeypatch.setattr("nqlab.training.device.has_bfloat16", lambda device: there)
+    page = page_of(draw)
+    assert page.selectbox(key="form.training.dtype").options == (["float32", "bfloat16"] if there else ["float32"])
+
+
+def test_switches_reach_the_runs_that_are_started(page, monkeypatch):
+    started = []
+
+    def start(folder, configs):
+        started.extend(configs)
+        raise ValueError("not today")
+
+    assert not page.checkbox(key="form.training.compile").value
+    page.checkbox(key="form.training.compile").check()
+    page.checkbox(key="form.model.tied").uncheck()
+    page.run()
+    monkeypatch.setattr("nqlab.runs.launch.start", start)
+    page.button(key="start").click()
+    page.run()
+    assert "not today" in messages(page)
+    assert {(c.training.compile, c.model.tied) for c in started} == {(True, False)}
+
+
+def test_a_race_that_could_not_be_compiled_says_so_once(own_runs):
+    from nqlab.config import replace
+    from nqlab.presets import tiny
+    from nqlab.runs.launch import create
+
+    race, runs = create(own_runs, [replace(tiny(), {"corpus": "python-docs", "query": q}) for q in ("linear", "identity")])
+    for run in runs:
+        meta = run.meta | {"compiled": False, "compiled_message": "training goes on without compilation: no compiler"}
+        (run.folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    page = page_of(draw)
+    page.query_params["race"] = race.id
+    page.run()
+    assert [i.value for i in page.info if "ompilation" in i.value] == ["Training goes on without compilation: no compiler."]
 
 
 def test_no_variant_and_an_unknown_prompt_character_say_so(page):

@@ -1,0 +1,355 @@
+"""The verdicts of a study: every arm against the baseline, pair by pair, at the same settings and at equal tuning.
+
+Two runs are a pair when they differ in their arm and in nothing else: same seed, so same batches and same start
+where they share weights; same settings; same text. An arm's own settings (a bottleneck width) are named in its row.
+What differs in more, has not made all its steps, or has other parameters without saying so, is refused, with the reason.
+
+Two budgets. *Same settings*: both members of a pair at the settings named. *Equal tuning*: each arm at the best of
+the settings it shares with the baseline, chosen by the mean over seeds on the even validation windows and judged on the
+odd ones, so that choosing does not flatter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from nqlab import presets, slots
+from nqlab.analysis.differences import difference, noise_floor
+from nqlab.analysis.figures import title_of
+from nqlab.analysis.results import Result
+from nqlab.config import RunConfig, difference_line
+from nqlab.model.budget import surplus
+
+Row = dict[str, Any]
+Fields = tuple[tuple[str, Any], ...]
+Settings = dict[Fields, dict[int, Result]]  # a setting -> seed -> run
+
+SAME, TUNED = "same settings", "equal tuning"
+TUNABLE = ("training.learning_rate", "training.weight_decay")
+OWN = frozenset(f"model.{name}" for entry in slots.QUERY.values() for name in entry.options)
+QUIET = frozenset(f"training.{name}_interval" for name in ("log", "eval", "checkpoint", "sample")) | {
+    "training.sample_prompt",
+    "training.sample_length",
+}  # they move no loss
+UNEQUAL_PERCENT = 1.0  # of the blocks' parameters; the paper's own query has a quarter of a percent more
+UNEQUAL_BY_DEFINITION = frozenset({"identity", *presets.MLP_CONTROLS})
+
+
+def verdicts(
+    results: Iterable[Result],
+    baseline: str = "linear",
+    *,
+    tuned: Collection[str] = TUNABLE,
+    declared: Collection[str] = (),
+    at: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """Every arm against ``baseline``, as plain rows: equal tuning first, then each setting, then what is refused.
+
+    Args:
+        results: Runs, of any sizes and texts; each size and text is judged on its own.
+        baseline: The arm to compare with.
+        tuned: Dotted fields that are settings, to be chosen among under equal tuning.
+        declared: Further fields in which the arms are meant to differ (a bottleneck width that changes the size).
+        at: Settings fixed beforehand (dotted field -> value): only there are the arms compared at the same settings, and
+            intervals are corrected for the arms alone instead of for arms and settings. Equal tuning still sees them all.
+
+    A row has ``size``, ``arm``, ``baseline``, ``budget``, ``settings``, ``baseline_settings``, ``tried`` (settings of
+    arm and baseline), ``mean``, ``low``, ``high``, ``n``, ``verdict``, ``p``, ``detectable``, ``more_seeds``,
+    ``corrected_for``, ``noise_floor``, ``inside_noise``, ``survived`` (arm, of, baseline, of), ``parameters``,
+    ``parameters_percent``, ``flops_percent``, ``seconds_ratio``, ``losses`` (arm, baseline) and ``reason``. Losses
+    and differences are in nats per character. No number is NaN: what does not exist is None.
+    """
+    groups = sizes(results, tuned)
+    rows: list[Row] = []
+    for name, members in groups.items():
+        rows += _Group(name, members, baseline, tuned, declared).rows(at or {})
+    return rows + _without_partner([r for members in groups.values() for r in members], baseline, rows)
+
+
+def sizes(results: Iterable[Result], tuned: Collection[str] = TUNABLE) -> dict[str, list[Result]]:
+    """Runs that may be compared with each other, by a short name: one shape, one text, one length of training."""
+    groups: dict[Fields, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[_rest(result, tuned)].append(result)
+    names = _group_names(groups)
+    return {names[rest]: members for rest, members in groups.items()}
+
+
+# --- what is the same, and what may differ
+
+
+def fields_of(result: Result) -> dict[str, Any]:
+    """The fields that can move a loss; a final rate that is the usual tenth of the peak is no field of its own."""
+    flat: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in result.flat.items() if k not in QUIET}
+    if flat["training.min_lr"] == flat["training.learning_rate"] / 10:
+        flat["training.min_lr"] = None
+    return flat
+
+
+def _rest(result: Result, tuned: Collection[str]) -> Fields:
+    """What must be equal in a whole comparison: everything but arm, settings and seed."""
+    leave = {"seed", "model.query", *OWN, *tuned}
+    if result.arm in presets.MLP_CONTROLS:
+        standard = slots.entry("feedforward", result.config.model.feedforward).options["ffn_hidden"](result.config.model.n_embd)
+        return tuple((k, standard if k == "model.ffn_hidden" else v) for k, v in fields_of(result).items() if k not in leave)
+    return tuple((k, v) for k, v in fields_of(result).items() if k not in leave)
+
+
+def _setting(result: Result, tuned: Collection[str]) -> Fields:
+    """What was set for this run: the tuned fields, and its arm's own ones where they are not the usual."""
+    flat = fields_of(result)
+    options = slots.entry("query", result.config.model.query).options
+    own = [
+        (f"model.{name}", flat[f"model.{name}"])
+        for name, default in options.items()
+        if flat[f"model.{name}"] != default(result.config.model.n_embd)
+    ]
+    return tuple((key, flat[key]) for key in tuned) + tuple(own)
+
+
+def _shared(setting: Fields) -> Fields:
+    """The part of a setting that every arm has."""
+    return tuple((key, value) for key, value in setting if key not in OWN)
+
+
+def _group_names(groups: Mapping[Fields, Sequence[Result]]) -> dict[Fields, str]:
+    """A short name a size: the preset's where its shape is one, and what else tells the groups apart."""
+    varying = {key for rest in groups for key, value in rest if any(dict(other).get(key) != value for other in groups)}
+    names = {}
+    for rest, members in groups.items():
+        name = size_of(members[0].config)
+        extra = [f"{k.split('.')[-1]} {v}" for k, v in rest if k in varying and k not in _SHAPE]
+        names[rest] = ", ".join([name, *extra])
+    return names
+
+
+_SHAPE = ("model.n_layer", "model.n_head", "model.n_embd", "model.block_size", "training.batch_size")
+
+
+def size_of(config: RunConfig) -> str:
+    """The preset with this shape and number of steps, else layers x width."""
+    mine = config.flat()
+    for name, make in presets.PRESETS.items():
+        theirs = make().flat()
+        if all(mine[key] == theirs[key] for key in (*_SHAPE, "training.steps")):
+            return name
+    return f"{config.model.n_layer}x{config.model.n_embd}, {config.training.steps} steps"
+
+
+# --- one size
+
+
+class _Group:
+    """Runs of one size on one text, which differ in arm, settings and seed alone."""
+
+    def __init__(self, name: str, results: Sequence[Result], baseline: str, tuned: Collection[str], declared: Collection[str]) -> None:
+        self.name, self.baseline, self.declared = name, baseline, declared
+        self.arms: dict[str, Settings] = defaultdict(lambda: defaultdict(dict))
+        self.waiting: dict[str, int] = defaultdict(int)
+        for result in results:
+            if _ended(result):
+                self.arms[result.arm][_setting(result, tuned)].setdefault(result.config.seed, result)
+            else:
+                self.waiting[result.arm] += 1
+
+    def rows(self, at: Mapping[str, Any]) -> list[Row]:
+        """Refused rows come last."""
+        others = [arm for arm in self.arms if arm != self.baseline]
+        base = self._baseline()
+        if not base:
+            return []
+        pairs = {arm: [p for p in self._same(arm, base) if at.items() <= dict(p[0]).items()] for arm in others}
+        ranked = [arm for arm in others if not self._unequal(arm)]
+        tuned = [(arm, chosen) for arm in ranked if (chosen := self._choose(arm, base)) is not None]
+        rows = [self._tuned_row(arm, *chosen, family=len(tuned)) for arm, chosen in tuned]
+        family = sum(len(pairs[arm]) for arm in ranked)
+        for arm in ranked:
+            rows += [self._same_row(arm, *pair, family=family) for pair in pairs[arm]]
+        rows += [self._refused(arm, self._unequal(arm) or "") for arm in others if self._unequal(arm)]
+        unfinished = [arm for arm in self.waiting if arm != self.baseline and arm not in self.arms]
+        rows += [self._refused(arm, "none of its runs has made all its steps; only annealed runs are ranked") for arm in unfinished]
+        return rows
+
+    def _baseline(self) -> Settings:
+        """The baseline's settings: its usual form, or what it has where the usual one was not tried."""
+        mine = self.arms.get(self.baseline, {})
+        usual = {s: runs for s, runs in mine.items() if s == _shared(s)}
+        return usual or dict(mine)
+
+    def _unequal(self, arm: str) -> str | None:
+        """Why an arm's size forbids a ranking, or None."""
+        if arm in UNEQUAL_BY_DEFINITION or self.baseline in UNEQUAL_BY_DEFINITION or "model.bottleneck" in self.declared:
+            return None
+        for runs in self.arms[arm].values():
+            extra = surplus(next(iter(runs.values())).config.model)
+            if abs(extra.percent) > UNEQUAL_PERCENT:
+                return f"it has {extra} more parameters than the baseline, and nobody declared that; match them, or declare the width"
+        return None
+
+    # --- pairs
+
+    def _same(self, arm: str, base: Settings) -> list[tuple[Fields, list[Result], list[Result]]]:
+        """The arm's settings at which the baseline has runs of the same seeds."""
+        found = []
+        by_shared = {_shared(s): runs for s, runs in base.items()}
+        for setting, mine in sorted(self.arms[arm].items(), key=lambda item: str(item[0])):
+            theirs = by_shared.get(_shared(setting), {})
+            seeds = sorted(mine.keys() & theirs.keys())
+            if seeds:
+                found.append((setting, [mine[s] for s in seeds], [theirs[s] for s in seeds]))
+        return sorted(found, key=lambda pair: [v for _, v in pair[0] if isinstance(v, (int, float))])
+
+    def _choose(self, arm: str, base: Settings) -> tuple[Fields, Fields, list[Result], list[Result], tuple[int, int]] | None:
+        """The best setting of each, among those that both tried, over the seeds that all of these have."""
+        shared = {_shared(s) for s in base} & {_shared(s) for s in self.arms[arm]}
+        mine = {s: runs for s, runs in self.arms[arm].items() if _shared(s) in shared}
+        theirs = {s: runs for s, runs in base.items() if _shared(s) in shared}
+        every = [set(runs) for runs in [*mine.values(), *theirs.values()]]
+        seeds = sorted(set.intersection(*every)) if every else []
+        if len(shared) < 2 or not seeds:
+            return None
+
+        def best(settings: Settings) -> Fields:
+            return min(settings, key=lambda s: fmean(_half(settings[s][seed], 0) for seed in seeds))
+
+        a, b = best(mine), best(theirs)
+        return a, b, [mine[a][s] for s in seeds], [theirs[b][s] for s in seeds], (len(mine), len(theirs))
+
+    # --- rows
+
+    def _same_row(self, arm: str, setting: Fields, mine: Sequence[Result], theirs: Sequence[Result], family: int) -> Row:
+        return self._row(arm, SAME, setting, _shared(setting), (1, 1), mine, theirs, _counted, family)
+
+    def _tuned_row(
+        self, arm: str, a: Fields, b: Fields, mine: Sequence[Result], theirs: Sequence[Result], tried: tuple[int, int], family: int
+    ) -> Row:
+        return self._row(arm, TUNED, a, b, tried, mine, theirs, lambda r: _half(r, 1), family)
+
+    def _row(
+        self, arm: str, budget: str, setting: Fields, base_setting: Fields, tried: tuple[int, int],
+        mine: Sequence[Result], theirs: Sequence[Result], loss: Callable[[Result], float], family: int,
+    ) -> Row:  # fmt: skip
+        found = difference([loss(a) - loss(b) for a, b in zip(mine, theirs)], family)
+        floor = noise_floor([loss(b) for b in theirs])
+        row = self._head(arm, budget) | {
+            "mean": found.mean, "low": found.low, "high": found.high, "n": found.n, "verdict": found.verdict, "p": found.p,
+            "detectable": found.detectable, "more_seeds": found.more_seeds, "corrected_for": found.corrected_for,
+            "settings": dict(setting), "baseline_settings": dict(base_setting), "tried": list(tried),
+            "noise_floor": floor, "inside_noise": floor is not None and abs(found.mean) < floor,
+            "survived": [_learnt(mine), len(mine), _learnt(theirs), len(theirs)],
+            "losses": [fmean(map(loss, mine)), fmean(map(loss, theirs))],
+            "reason": f"{self.waiting[arm] + self.waiting[self.baseline]} runs are not finished and left out"
+            if self.waiting[arm] + self.waiting[self.baseline]
+            else None,
+        }  # fmt: skip
+        return row | self._cost(arm, mine[0], theirs[0])
+
+    def _cost(self, arm: str, mine: Result, theirs: Result) -> Row:
+        """What the arm costs more: learned numbers, matrix FLOPs in percent, processor time of a step as a ratio of
+        medians over all runs of this size (with the same own settings), since it does not depend on rate or decay."""
+        sized = [r for runs in self.arms[arm].values() for r in runs.values() if r.parameters == mine.parameters]
+        times = [[r.step_s for r in group if r.step_s is not None] for group in (sized, self._runs(self.baseline))]
+        return {
+            "parameters": mine.parameters - theirs.parameters,
+            "parameters_percent": surplus(mine.config.model, theirs.config.model).percent,
+            "flops_percent": 100 * (mine.step_flops / theirs.step_flops - 1),
+            "seconds_ratio": median(times[0]) / median(times[1]) if all(times) else None,
+        }
+
+    def _runs(self, arm: str) -> list[Result]:
+        return [r for runs in self.arms[arm].values() for r in runs.values()]
+
+    def _refused(self, arm: str, reason: str) -> Row:
+        return refused(self.name, arm, self.baseline, reason)
+
+    def _head(self, arm: str, budget: str) -> Row:
+        return {"size": self.name, "arm": arm, "baseline": self.baseline, "budget": budget}
+
+
+def refused(size: str, arm: str, baseline: str, reason: str) -> Row:
+    """A row that ranks nothing and says why."""
+    empty = ("mean", "low", "high", "p", "detectable", "more_seeds", "noise_floor", "inside_noise", "losses", "survived", "tried")
+    row: Row = {"size": size, "arm": arm, "baseline": baseline, "budget": "none", "settings": {}, "baseline_settings": {}}
+    row |= dict.fromkeys(empty) | {"n": 0, "corrected_for": 0, "verdict": "refused", "reason": reason}
+    return row | dict.fromkeys(("parameters", "parameters_percent", "flops_percent", "seconds_ratio"))
+
+
+def _without_partner(everything: Sequence[Result], baseline: str, rows: Sequence[Row]) -> list[Row]:
+    """Arms that have runs but no pair anywhere: refused, with what their closest baseline run has otherwise."""
+    theirs = [r for r in everything if r.arm == baseline]
+    out = []
+    for arm in dict.fromkeys(r.arm for r in everything if r.arm != baseline):
+        if any(row["arm"] == arm for row in rows):
+            continue
+        mine = next(r for r in everything if r.arm == arm)
+        lines = [difference_line(r.config, mine.config) for r in theirs]
+        reason = f"no run of the baseline {title_of(baseline)} is here to pair it with"
+        if lines:
+            reason = f"it differs from the baseline in more than the query: {min(lines, key=len)}"
+        out.append(refused(size_of(mine.config), arm, baseline, reason))
+    return out
+
+
+def _ended(result: Result) -> bool:
+    """Annealed to its last step, or diverged on the way."""
+    return result.outcome == "diverged" or (result.outcome != "unfinished" and result.step >= result.config.training.steps)
+
+
+def _counted(result: Result) -> float:
+    loss = result.counted_loss
+    assert loss is not None
+    return loss
+
+
+def _half(result: Result, half: int) -> float:
+    loss = result.counted_half(half)
+    assert loss is not None
+    return loss
+
+
+def _learnt(runs: Sequence[Result]) -> int:
+    return sum(r.outcome == "finished" for r in runs)
+
+
+# --- in words
+
+
+def setting_words(settings: Mapping[str, Any]) -> str:
+    """``learning rate 0.001, weight decay 0.1``."""
+    return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value:g}" for key, value in settings.items())
+
+
+def sentence(row: Row) -> str:
+    """One verdict in plain words: how large, how sure, over how many pairs, at which settings."""
+    arm, baseline = title_of(row["arm"]), title_of(row["baseline"])
+    if row["verdict"] == "refused":
+        return f"{arm} is not ranked: {row['reason']}."
+    where = f"at {setting_words(row['settings'])}"
+    if row["budget"] == TUNED:
+        mine, theirs = row["tried"]
+        tried = f"best of {mine}" if mine == theirs else f"best of {mine} against best of {theirs}"
+        where = f"{tried} settings ({setting_words(row['settings'])}; baseline {setting_words(row['baseline_settings'])})"
+    return f"{_gap(row, arm, baseline)} {where}{_failures(row)}."
+
+
+def _gap(row: Row, arm: str, baseline: str) -> str:
+    mean, n = row["mean"], row["n"]
+    if row["low"] is None:
+        return f"{arm} against {baseline}: {mean:+.4f} nats in a single pair, which shows no spread: inconclusive,"
+    interval = f"{100 * (1 - 0.05 / row['corrected_for']):.4g} % interval {row['low']:+.4f} to {row['high']:+.4f}, {n} paired seeds"
+    if row["verdict"] == "inconclusive":
+        more = row["more_seeds"]
+        need = "more than a thousand seeds" if more is None else f"about {more} more seed{'s' if more > 1 else ''}"
+        return f"{arm} against {baseline}: inconclusive, {mean:+.4f} nats ({interval}; {need} would settle a gap of this size)"
+    small = f"; smaller than the noise floor of {row['noise_floor']:.4f}" if row["inside_noise"] else ""
+    return f"{arm} is {abs(mean):.4f} nats {row['verdict']} than {baseline} ({interval}{small})"
+
+
+def _failures(row: Row) -> str:
+    mine, n, theirs, of = row["survived"]
+    if mine == n and theirs == of:
+        return ""
+    return f"; {mine} of {n} runs learnt, of the baseline's {theirs} of {of}"
