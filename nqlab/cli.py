@@ -344,6 +344,9 @@ def compare_command(
     at: Annotated[
         list[str] | None, typer.Option("--at", help="A setting fixed beforehand, as learning_rate=1e-3: only there at the same settings.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="Compare the values of this setting instead of the arms, as training.dtype.")
+    ] = None,
     runs_dir: RunsDir = None,
     json_: JsonFlag = False,
 ) -> None:
@@ -352,6 +355,9 @@ def compare_command(
     from nqlab.analysis.comparison import compare, cost_words
     from nqlab.analysis.verdict import sentence
 
+    if by is not None:
+        _compare_values(studies.find(target, _folder(runs_dir)), by, json_)
+        return
     rows = []
     for filled in studies.find(target, _folder(runs_dir)):
         fixed = _fixed(filled.study.base, at or [])
@@ -364,6 +370,23 @@ def compare_command(
         out.print(where + sentence(row), markup=False, highlight=False, soft_wrap=True)
         if costs := cost_words(row):
             out.print(f"    {costs}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _compare_values(found: Sequence[Any], field: str, json_: bool) -> None:
+    from nqlab.analysis.verdict import by_field
+
+    rows = []
+    for filled in found:
+        names = filled.study.base.flat()
+        full = field if field in names else next((k for k in names if k.split(".")[-1] == field), None)
+        if full is None:
+            raise ValueError(f"there is no setting {field!r}; settings are {', '.join(names)}")
+        rows += [{"study": filled.study.name, **row} for row in by_field(filled.results, full)]
+    if not rows:
+        raise ValueError(f"no two runs differ in {field} alone; there is nothing to compare")
+    print_json(rows) if json_ else print_table(
+        rows, ["study", "arm", "value", "against", "mean", "low", "high", "n", "verdict", "noise_floor"]
+    )
 
 
 def _fixed(base: RunConfig, at: Sequence[str]) -> dict[str, Any] | None:

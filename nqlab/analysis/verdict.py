@@ -78,6 +78,37 @@ def sizes(results: Iterable[Result], tuned: Collection[str] = TUNABLE) -> dict[s
     return {names[rest]: members for rest, members in groups.items()}
 
 
+def by_field(results: Iterable[Result], field: str) -> list[Row]:
+    """The values of one dotted field against its first, pair by pair, everything else equal, the arm included.
+
+    Rows have ``size``, ``arm``, ``field``, ``value``, ``against``, and the numbers of :func:`verdicts`.
+    """
+    groups: dict[Fields, dict[Any, dict[int, Result]]] = defaultdict(lambda: defaultdict(dict))
+    for result in filter(_ended, results):
+        flat = fields_of(result)
+        rest = tuple((k, v) for k, v in flat.items() if k not in ("seed", field))
+        groups[rest][flat[field]][result.config.seed] = result
+    found = []
+    for values in groups.values():
+        (first, theirs), *others = values.items()
+        for value, mine in others:
+            seeds = sorted(mine.keys() & theirs.keys())
+            if seeds:
+                found.append((first, value, [mine[s] for s in seeds], [theirs[s] for s in seeds]))
+    return [_field_row(field, *pair, family=len(found)) for pair in found]
+
+
+def _field_row(field: str, first: Any, value: Any, mine: Sequence[Result], theirs: Sequence[Result], family: int) -> Row:
+    gap = difference([_counted(a) - _counted(b) for a, b in zip(mine, theirs)], family)
+    floor = noise_floor([_counted(b) for b in theirs])
+    return {
+        "size": size_of(mine[0].config), "arm": mine[0].arm, "field": field, "value": value, "against": first,
+        "mean": gap.mean, "low": gap.low, "high": gap.high, "n": gap.n, "verdict": gap.verdict, "p": gap.p,
+        "detectable": gap.detectable, "more_seeds": gap.more_seeds, "corrected_for": gap.corrected_for, "noise_floor": floor,
+        "inside_noise": floor is not None and abs(gap.mean) < floor, "losses": [fmean(map(_counted, mine)), fmean(map(_counted, theirs))],
+    }  # fmt: skip
+
+
 # --- what is the same, and what may differ
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nqlab.analysis.bands import at_equal_cost, band
 from nqlab.analysis.results import Result
-from nqlab.analysis.verdict import SAME, TUNED, Row, sentence, verdicts
+from nqlab.analysis.verdict import SAME, TUNED, Row, by_field, sentence, verdicts
 from tests.analysis.made import UNIGRAM, result
 
 
@@ -177,6 +177,16 @@ def test_choosing_does_not_flatter() -> None:
         flattered.append(min(halves[:, :, 1].mean(axis=1)))
     assert np.mean(fair) == pytest.approx(2.0, abs=0.02)
     assert np.mean(flattered) < 1.95
+
+
+def test_the_values_of_a_setting_can_be_compared_with_everything_else_equal() -> None:
+    results = [result("linear", s, 2.0 + s / 10) for s in (0, 1, 2)]
+    results += [result("linear", s, 2.01 + s / 10 + s / 1000, dtype="bfloat16") for s in (0, 1, 2)]
+    results += [result("linear", 5, 9.0, dtype="bfloat16"), result("linear", 0, 1.0, rate=1e-2)]
+    (row,) = by_field(results, "training.dtype")
+    assert (row["value"], row["against"], row["n"], row["verdict"]) == ("bfloat16", "float32", 3, "worse")
+    assert row["mean"] == pytest.approx(0.011)
+    assert by_field(results, "model.n_layer") == []
 
 
 def test_the_cost_is_printed() -> None:
