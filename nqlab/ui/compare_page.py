@@ -34,7 +34,7 @@ def page() -> None:
         )  # fmt: skip
         others = [arm for arm in filled.study.arms if arm != baseline]
         arms = st.multiselect(
-            "Variants", others, others, format_func=title_of, key="compared",
+            "Variants", others, others, format_func=title_of, key=f"compared.{baseline}",
             help="Comparing several at once widens every interval, so that one lucky variant is not taken for a better one.",
         )  # fmt: skip
         size = _size(compare(filled, baseline, arms))
@@ -132,10 +132,10 @@ def _table(comparison: Comparison) -> None:
     st.dataframe(report.frame(comparison.rows), hide_index=True, key="rows")
     st.caption(f"The runs differ in: {comparison.difference}.")
     with st.container(horizontal=True):
-        st.download_button("CSV", report.csv(comparison.rows), f"{comparison.name}.csv", "text/csv")
-        st.download_button("JSON", report.json_text(comparison.rows), f"{comparison.name}.json", "application/json")
-        st.download_button("HTML", comparison.document, f"{comparison.name}.html", "text/html")
+        st.download_button("CSV", report.csv(comparison.rows), f"{comparison.name}.csv", "text/csv", on_click="ignore")
+        st.download_button("JSON", report.json_text(comparison.rows), f"{comparison.name}.json", "application/json", on_click="ignore")
+        st.download_button("HTML", comparison.document, f"{comparison.name}.html", "text/html", on_click="ignore")
         if report.drawing_browser() is None:
             st.caption("A picture (PNG) needs Chromium or Chrome on the machine that serves this page.")
         else:
-            st.download_button("PNG", comparison.picture, f"{comparison.name}.png", "image/png")
+            st.download_button("PNG", comparison.picture, f"{comparison.name}.png", "image/png", on_click="ignore")

@@ -79,8 +79,8 @@ def _one(run: Run) -> None:
         note.text_input("Note", label["note"], key=f"note.{run.id}", on_change=_relabel, args=[run])
         with st.container(horizontal=True):
             st.button("Show its race", key="show_race", on_click=_show, args=[run.race], disabled=not run.race.info)
-            st.download_button("Curve (CSV)", run.curve_csv(), f"{run.id}.csv", "text/csv", key="csv")
-            st.download_button("Everything (zip)", run.export, f"{run.id}.zip", "application/zip", key="zip")
+            st.download_button("Curve (CSV)", run.curve_csv(), f"{run.id}.csv", "text/csv", key="csv", on_click="ignore")
+            st.download_button("Everything (zip)", run.export, f"{run.id}.zip", "application/zip", key="zip", on_click="ignore")
             st.button("Delete", key="delete", on_click=_delete, args=[run], icon=":material/delete:")
 
 
