@@ -1,0 +1,81 @@
+"""The shipped study and what is said of it: recomputed by hand from the table, and from the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "data" / "reference" / "tiny-rates.parquet"
+
+
+def compared(*options: str) -> list[dict[str, object]]:
+    line = [sys.executable, "-m", "nqlab", "compare", "data/reference", *options, "--json"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+    return json.loads(done.stdout)
+
+
+def losses(query: str, rate: float) -> dict[int, float]:
+    """Final validation loss by seed, straight from the table; the usual MLP width only."""
+    found = {}
+    for row in pd.read_parquet(TABLE).to_dict("records"):
+        config = json.loads(row["config"])
+        if config["model"]["query"] == query and config["training"]["learning_rate"] == rate and config["model"]["ffn_hidden"] == 256:
+            found[config["seed"]] = row["val_loss"]
+    return found
+
+
+def test_one_verdict_recomputed_by_hand_and_as_the_readme_tells_it() -> None:
+    linear, nonlinear = losses("linear", 1e-3), losses("nonlinear", 1e-3)
+    assert sorted(linear) == sorted(nonlinear) == [0, 1, 2, 3, 4]
+    gaps = [nonlinear[seed] - linear[seed] for seed in range(5)]
+    mean = sum(gaps) / 5
+    sd = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / 4)
+    half = 4.6040948 * sd / math.sqrt(5)  # t(0.995, 4) from the tables: 95 % for one of five comparisons is 99 %
+    (row,) = [
+        r for r in compared("--at", "learning_rate=1e-3")
+        if (r["study"], r["arm"], r["budget"]) == ("tiny-rates", "nonlinear", "same settings")
+    ]  # fmt: skip
+    assert row["mean"] == pytest.approx(mean, abs=1e-12)
+    assert row["low"] == pytest.approx(mean - half, abs=1e-7)
+    assert row["high"] == pytest.approx(mean + half, abs=1e-7)
+    assert (row["n"], row["verdict"], row["corrected_for"]) == (5, "better", 5)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{-mean:.4f} nats" in readme
+    assert f"{-row['high']:.4f} to {-row['low']:.4f}, 5 paired seeds" in readme
+
+
+def test_both_verdicts_are_printed_for_each_study_with_what_they_rest_on() -> None:
+    rows = compared()
+    for study in {row["study"] for row in rows}:
+        ranked = [row for row in rows if row["study"] == study and row["verdict"] != "refused"]
+        assert {row["budget"] for row in ranked} == {"same settings", "equal tuning"}
+        for row in ranked:
+            assert row["n"] >= 1
+            assert "training.learning_rate" in row["settings"]
+            assert {"low", "high", "noise_floor", "detectable", "parameters", "flops_percent", "seconds_ratio"} <= row.keys()
+
+
+def test_the_readme_tells_equal_tuning_and_stability_as_the_table_has_them() -> None:
+    (row,) = [
+        r
+        for r in compared("--at", "learning_rate=1e-3")
+        if (r["study"], r["arm"], r["budget"]) == ("tiny-rates", "nonlinear", "equal tuning")
+    ]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"{row['mean']:.4f} nats worse ({row['high']:.4f} worse to {-row['low']:.4f} better)" in readme
+    assert row["verdict"] == "inconclusive"
+    table = pd.read_parquet(TABLE)
+    at_01 = [(json.loads(r["config"]), r["outcome"]) for r in table.to_dict("records")]
+    learnt = {
+        q: [o for c, o in at_01 if c["model"]["query"] == q and c["training"]["learning_rate"] == 0.1]
+        for q in ("linear", "nonlinear", "identity")
+    }
+    assert set(learnt["nonlinear"]) == set(learnt["identity"]) == {"finished"}
+    assert set(learnt["linear"]) == {"did not learn"}
