@@ -1,0 +1,91 @@
+"""Studies on the command line: sweep, compare, studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nqlab.analysis import studies
+from nqlab.runs.study import Study
+from tests.test_cli import answer, nqlab
+from tests.ui.studied import STUDY, filled
+
+
+def test_a_study_file_is_filled_compared_listed_and_packed(runs_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "class.json"
+    path.write_text(STUDY.to_json(), encoding="utf-8")
+    assert answer("sweep", str(path), "--json")["ended"] == 18
+    assert answer("sweep", "class", "--json")["ended"] == 18  # by name, now that it is here
+    rows = answer("compare", "class", "--json")
+    assert {(r["arm"], r["baseline"], r["budget"]) for r in rows} == {("nonlinear", "linear", b) for b in ("same settings", "equal tuning")}
+    assert all(r["n"] == 3 and {"mean", "low", "high", "verdict"} <= r.keys() for r in rows)
+    assert len(answer("compare", "class", "--at", "learning_rate=1e-2", "--json")) == 2
+    said = nqlab("compare", "class").stdout
+    assert "3 paired seeds" in said
+    assert "parameters" in said
+    listed = {r["study"]: r for r in answer("studies", "list", "--json")}
+    assert listed["class"]["ended"] == 18
+    assert not listed["class"]["shipped"]
+    packed = answer("studies", "pack", "class", "--to", str(tmp_path / "packed"), "--json")
+    assert len(packed["files"]) == 3
+    assert answer("compare", str(tmp_path / "packed"), "--json") == rows
+
+
+def test_the_values_of_one_setting_are_compared(runs_dir: Path) -> None:
+    filled(runs_dir)
+    rows = answer("compare", "class", "--by", "learning_rate", "--json")
+    assert {(r["arm"], r["value"], r["against"], r["n"]) for r in rows} == {
+        (arm, value, 0.003, 3) for arm in ("linear", "nonlinear") for value in (0.01, 1e4)
+    }
+    wrong = nqlab("compare", "class", "--by", "n_layer")
+    assert wrong.exit_code == 2
+    assert "nothing to compare" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweep", "nowhere"], "there is no study"),
+        (["sweep", "nowhere.json"], "no study file"),
+        (["sweep", "--arm", "cubic"], "'cubic' is unknown"),
+        (["sweep", "--learning-rate", ","], "holds no value"),
+        (["sweep", "--seeds", "6000"], "more than a study may have"),
+        (["compare", "nowhere"], "there is no study 'nowhere'"),
+        (["studies", "pack", "nowhere"], "there is no study"),
+        (["studies", "stop", "nowhere"], "there is no study"),
+    ],
+)
+def test_bad_input_is_answered_in_one_line_and_leaves_nothing(runs_dir: Path, arguments: list[str], words: str) -> None:
+    result = nqlab(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not list((runs_dir / ".studies").glob("*"))
+
+
+def test_an_arm_or_setting_that_the_study_lacks_is_named(runs_dir: Path) -> None:
+    filled(runs_dir)
+    assert "has no arm 'identity'" in nqlab("compare", "class", "--arm", "identity").stderr
+    assert "learning_rate" in nqlab("compare", "class", "--at", "learning_rat=1").stderr
+    assert nqlab("studies", "stop", "class").exit_code == 2
+    assert "nobody is filling" in nqlab("studies", "stop", "class").stderr
+
+
+def test_a_file_that_is_no_study_is_named(runs_dir: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({"name": "x", "arms": []}), encoding="utf-8")
+    result = nqlab("sweep", str(path))
+    assert result.exit_code == 2
+    assert "broken.json" in result.stderr
+    assert "no arms" in result.stderr
+
+
+def test_a_study_in_mid_air_is_shown_as_far_as_it_is(runs_dir: Path) -> None:
+    place = filled(runs_dir)
+    wider = Study.of(STUDY.model_dump() | {"seeds": (0, 1, 2, 3)})
+    (place.folder / "study.json").write_text(wider.to_json(), encoding="utf-8")
+    (found,) = studies.find("class", runs_dir)
+    assert not found.complete
+    assert all(r["n"] == 3 for r in answer("compare", "class", "--json"))
