@@ -97,7 +97,10 @@ class TrainingConfig(_Frozen):
     sample_length: int = Field(200, ge=1, le=10_000)
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="what matrices are multiplied in; bfloat16 is faster where the device does it itself, and rounds more"
+        "float32",
+        description="what matrices are multiplied in; bfloat16 is faster where the device does it itself, and rounds more. Over five "
+        "paired seeds of the linear query it changed the final loss by -0.00003 nats at the tiny size (interval -0.0003 to +0.0002) and "
+        "by +0.0004 at small (-0.0006 to +0.0014): python -m nqlab compare bf16-small --by dtype",
     )
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; default the machine's share for one race")
     compile: bool = Field(

@@ -149,8 +149,8 @@ def results_of(runs: Iterable[Run], origin: str = "") -> list[Result]:
 
 def results_of_study(place: StudyFolder) -> list[Result]:
     """The cells of a study that have begun, in the study's order."""
-    study = place.study
-    return [result_of(run, study.name) for config in study.cells() if (run := place.cell(config)).events.exists()]
+    name = place.study.name
+    return [result_of(run, name) for config in place.configs if (run := place.cell(config)).events.exists()]
 
 
 def surviving(results: Sequence[Result]) -> tuple[int, int]:

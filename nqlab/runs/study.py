@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,13 +120,20 @@ class StudyFolder:
     @property
     def study(self) -> Study:
         """ValueError names a file that is missing or no study."""
+        return self._read()[0]
+
+    @property
+    def configs(self) -> tuple[RunConfig, ...]:
+        """The study's cells."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[Study, tuple[RunConfig, ...]]:
         path = self.folder / "study.json"
         try:
-            return Study.from_json(path.read_bytes())
+            stat = path.stat()
         except FileNotFoundError:
             raise ValueError(f"there is no study in {self.folder}") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        return _parsed(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
     def command(self, wish: Literal["run", "stop"]) -> None:
         """Ask whoever fills this study to go on, or to stop."""
@@ -143,6 +151,13 @@ class StudyFolder:
         """Whether the cell needs no more work: all its steps made, or diverged. One that failed is tried again."""
         last = last_record(self.cell(config).events)
         return last is not None and last["type"] in ENDS
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, _state: tuple[int, int, int]) -> tuple[Study, tuple[RunConfig, ...]]:
+    """A study file and its cells, which take a while to check; the state of the file is only the cache's key."""
+    study = read_study(path)
+    return study, tuple(study.cells())
 
 
 def studies(runs_dir: Path) -> list[StudyFolder]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -236,6 +237,16 @@ def sweeper(place: StudyFolder) -> dict[str, Any] | None:
     return data if alive else None
 
 
+def discard(place: StudyFolder) -> None:
+    """Move a study to the trash beside the runs. ValueError while it is being filled."""
+    if sweeper(place) is not None:
+        raise ValueError(f"the study {place.study.name!r} is being filled; stop it first")
+    target = place.folder.parent.parent / ".trash" / f"study-{place.folder.name}"
+    target.parent.mkdir(exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)
+    place.folder.replace(target)
+
+
 _children: list[subprocess.Popen[bytes]] = []  # kept, so that their ends are noticed
 
 
@@ -256,4 +267,8 @@ def start(place: StudyFolder, extra: Sequence[str] = ()) -> None:
     ]
     _children[:] = [child for child in _children if child.poll() is None]
     with (place.folder / "sweep.log").open("ab") as log:
-        _children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    _children.append(process)
+    # its own word follows when its imports are done; until then this one stands, so that nobody starts it twice
+    word = {"pid": process.pid, "created": psutil.Process(process.pid).create_time(), "workers": 0, "since": time.time()}
+    write_json(place.folder / "sweep.json", word)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -56,3 +57,18 @@ def race_in_view() -> Race | None:
 def look_at(race: Race) -> None:
     """Make this the race in view, and in the address."""
     st.query_params["race"] = race.id
+
+
+def attempt(action: Callable[[], object]) -> None:
+    """Do what a button asks for; an error about it is shown by :func:`problem` in the next run of the page."""
+    try:
+        action()
+    except (ValueError, OSError) as error:
+        st.session_state["problem"] = str(error)
+
+
+def problem() -> None:
+    """Show, once, what went wrong with the last button; always draws one element."""
+    with st.container():
+        if message := st.session_state.pop("problem", None):
+            st.error(message)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nqlab.config import TrainingConfig
+
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "data" / "reference" / "tiny-rates.parquet"
 
@@ -53,7 +55,9 @@ def test_one_verdict_recomputed_by_hand_and_as_the_readme_tells_it() -> None:
 
 def test_both_verdicts_are_printed_for_each_study_with_what_they_rest_on() -> None:
     rows = compared()
-    for study in {row["study"] for row in rows}:
+    several = {"tiny-rates", "tiny-decay", "tiny-width", "small-rates"} & {row["study"] for row in rows}
+    assert "tiny-rates" in several
+    for study in several:
         ranked = [row for row in rows if row["study"] == study and row["verdict"] != "refused"]
         assert {row["budget"] for row in ranked} == {"same settings", "equal tuning"}
         for row in ranked:
@@ -79,3 +83,17 @@ def test_the_readme_tells_equal_tuning_and_stability_as_the_table_has_them() -> 
     }
     assert set(learnt["nonlinear"]) == set(learnt["identity"]) == {"finished"}
     assert set(learnt["linear"]) == {"did not learn"}
+
+
+def test_what_is_said_of_bfloat16_where_it_is_offered_is_what_was_measured() -> None:
+    said = TrainingConfig.model_fields["dtype"].description
+    assert said is not None
+    for study, digits in (("bf16-tiny", ("-0.00003", "-0.0003 to +0.0002")), ("bf16-small", ("+0.0004", "-0.0006 to +0.0014"))):
+        line = [sys.executable, "-m", "nqlab", "compare", f"data/reference/{study}", "--by", "dtype", "--json"]
+        done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+        (row,) = [r for r in json.loads(done.stdout) if r["arm"] == "linear"]
+        assert row["n"] == 5
+        gap, interval = digits
+        assert float(gap) == pytest.approx(row["mean"], abs=0.6 * 10 ** -(len(gap) - 3))
+        assert [float(x) for x in interval.split(" to ")] == pytest.approx([row["low"], row["high"]], abs=6e-5)
+        assert all(d in said for d in digits)
