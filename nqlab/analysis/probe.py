@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from nqlab.analysis.attention_maps import attention_weights, entropies
 from nqlab.config import ModelConfig
 from nqlab.corpus import Corpus
 from nqlab.model.attention import CausalSelfAttention
@@ -35,15 +36,24 @@ class LayerProbe:
     """One layer's query on the validation windows; all numbers are without unit.
 
     ``f_ratio`` is the mean of |f(x)| / |x| over positions, ``cosine`` the mean of cos(q, x), ``f_rank`` the effective
-    rank of the matrix of all f(x), (positions, C), and ``logit_std`` the standard deviation of q_h . k_h / sqrt(D)
-    over windows, heads and the pairs that the causal mask lets through. For the ``linear`` query f is x W_Q.
+    rank of the matrix of all f(x), (positions, C), ``q_rank`` that of all q, and ``logit_std`` the standard deviation of
+    q_h . k_h / sqrt(D) over windows, heads and the pairs that the causal mask lets through. ``entropy`` is that of the
+    attention weights of a position, in nats, its mean over windows, heads and positions; attention that prefers nothing
+    has :func:`~nqlab.analysis.attention_maps.uniform_entropy`. For the ``linear`` query f is x W_Q.
     """
 
     layer: int
     f_ratio: float
     cosine: float
     f_rank: float
+    q_rank: float
     logit_std: float
+    entropy: float
+
+
+def has_f(model: GPT) -> bool:
+    """Whether the query is s (x + f(x)) with something learned in f; ``linear`` has no skip, and ``identity`` no f."""
+    return not any(type(attn.query) in (LinearQuery, IdentityQuery) for attn in _attentions(model))
 
 
 def probe(model: GPT, corpus: Corpus, windows: int = 64) -> list[LayerProbe]:
@@ -142,7 +152,9 @@ def _layer_probe(layer: int, attn: CausalSelfAttention, seen: _Seen) -> LayerPro
         f_ratio=float((f.norm(dim=-1) / seen.x.norm(dim=-1)).mean()),
         cosine=float(cosine_similarity(seen.q, seen.x, dim=-1).mean()),
         f_rank=effective_rank(f),
+        q_rank=effective_rank(seen.q),
         logit_std=_logit_std(seen.q_heads, seen.k_heads),
+        entropy=_entropy(seen.q_heads, seen.k_heads),
     )
 
 
@@ -157,6 +169,11 @@ def _logit_std(q: Tensor, k: Tensor) -> float:
     visible = torch.ones(time, time, dtype=torch.bool).tril()
     logits = [(a @ b.transpose(-1, -2) / size**0.5)[:, visible] for a, b in zip(q, k)]  # (H, T (T+1)/2) each
     return float(torch.cat(logits).double().std(correction=0))
+
+
+def _entropy(q: Tensor, k: Tensor) -> float:
+    """Mean entropy of the attention weights; one window at a time, for the same reason."""
+    return float(torch.stack([entropies(attention_weights(a, b)).double().mean() for a, b in zip(q, k)]).mean())
 
 
 @torch.no_grad()

@@ -1,13 +1,15 @@
-"""What a page of results looks at: a study, or the runs trained here; chosen on the page and kept in the address."""
+"""What a page looks at: a study, the runs trained here, or one of them; chosen on the page and kept in the address."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from nqlab.analysis import studies
+from nqlab.analysis.figures import labels
 from nqlab.analysis.results import results_of
 from nqlab.analysis.studies import Filled
 from nqlab.runs import store
+from nqlab.runs.store import Run
 from nqlab.runs.study import Study, folder_of
 from nqlab.runs.study import studies as study_folders
 from nqlab.ui import shared
@@ -66,3 +68,47 @@ def about(filled: Filled) -> None:
         hours = filled.receipt.get("processor_hours", "?")
         parts.append(f":blue[reference study], computed once with torch {versions.get('torch', '?')} in {hours} processor hours")
     st.caption(" · ".join(parts))
+
+
+# --- one run
+
+
+def with_checkpoint() -> list[Run]:
+    """Runs that can be looked into, newest first: whole, and far enough to have a checkpoint."""
+    return [run for run in store.runs(shared.runs_dir()) if run.checkpoint.exists() and run.status() != "broken"]
+
+
+def choose_run() -> Run | None:
+    """Draw the choice of a run with a checkpoint. None, with what to do, where there is none.
+
+    ``?run=ID`` names it in the address; an id that is not there says so and falls back to the newest.
+    """
+    known = {run.id: run for run in with_checkpoint()}
+    if not known:
+        st.info("There is no run to look into yet: start a race on the page Train. It can be chosen here from its first checkpoint on.")
+        return None
+    wanted, newest = st.query_params.get("run", st.session_state.get("run")), next(iter(known))
+    if wanted is not None and wanted not in known:
+        st.warning(f"There is no run {wanted!r} with a checkpoint here; this is {known[newest].name} instead.")
+    st.session_state["run"] = wanted if wanted in known else newest
+
+    def to_address() -> None:
+        st.query_params["run"] = st.session_state["run"]
+
+    chosen = st.selectbox(
+        "Run", list(known), format_func=lambda i: known[i].name, key="run", on_change=to_address,
+        help="Newest first. What you see is a copy of its newest checkpoint: a race that is running is not disturbed.",
+    )  # fmt: skip
+    st.query_params["run"] = chosen
+    return known[chosen]
+
+
+def with_its_race(run: Run) -> dict[str, Run]:
+    """Draw the choice between a run and all runs of its race that have a checkpoint; those to show, by their labels."""
+    able = with_checkpoint()
+    race = [one for one in shared.runs_of(run.race) if one in able]
+    everything = len(race) > 1 and st.toggle(
+        f"All {len(race)} runs of its race", True, key="whole_race", help="Side by side, on the same characters."
+    )
+    runs = race if everything else [run]
+    return dict(zip(labels([one.config for one in runs]), runs))

@@ -1,11 +1,13 @@
+import base64
 import json
 import math
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from nqlab.analysis.curves import MAX_POINTS, CurveCache, curve_of, decimate, smooth
-from nqlab.analysis.figures import Line, colour, dash, loss_figure, loss_spec
+from nqlab.analysis.figures import Line, as_message, colour, dash, loss_figure, loss_spec
 from nqlab.presets import ARMS
 
 
@@ -106,3 +108,27 @@ def test_the_empty_chart_has_axes_and_reference_lines():
 def test_the_spec_is_a_valid_figure():
     figure = loss_figure([line(), line("identity", faint=True)], smoothing=0.3, log_y=True, references={"a": 2.0})
     assert len(figure.data) == 6
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0.0, 65_535.0], "u2"), ([0.0, 65_536.0], "i4"), ([-1.0, 2.0], "i4"), ([2.0**31, 0.0], "f4"), ([0.5, 2.25], "f4"),
+        ([2.0, math.nan], "f4"), ([math.inf, 1.0], "f4"),
+    ],
+)  # fmt: skip
+def test_a_message_has_the_figures_numbers_in_the_smallest_type_that_holds_them(values, kind):
+    spec = {"data": [{"x": values, "y": [], "name": "a"}], "layout": {"height": 3}}
+    message = json.loads(as_message(spec))
+    packed = message["data"][0].pop("x")
+    assert packed["dtype"] == kind
+    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed["bdata"]), dtype=f"<{kind}"), values)
+    assert message == {"data": [{"y": [], "name": "a"}], "layout": {"height": 3}}
+    assert spec["data"][0]["x"] is values, "the figure itself is left as it was"
+
+
+def test_plotly_reads_a_message():
+    spec = loss_spec([line(), line("identity")], smoothing=0.5)
+    figure = go.Figure(json.loads(as_message(spec)))
+    assert len(figure.data) == len(spec["data"])
+    assert [trace.uid for trace in figure.data] == [trace["uid"] for trace in spec["data"]]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nqlab import slots
-from nqlab.analysis.probe import effective_rank, explained, linear_maps, probe, with_linear_f, without_f
+from nqlab.analysis.probe import effective_rank, explained, has_f, linear_maps, probe, with_linear_f, without_f
 from nqlab.analysis.redundancy.trained import loss_of
 from nqlab.config import ModelConfig
 from nqlab.corpus import Corpus
@@ -104,6 +104,25 @@ def test_logit_spread_is_over_the_pairs_the_mask_lets_through(docs):
     assert got == pytest.approx(float(torch.tensor(logits).std(correction=0)), rel=1e-4)
 
 
+def test_attention_without_keys_has_the_entropy_of_no_preferences(docs):
+    model = model_of(docs)
+    for block in model.blocks:
+        torch.nn.init.zeros_(block.attn.key.weight)
+    for layer in probe(model, docs, windows=3):
+        assert layer.entropy == pytest.approx(sum(math.log(i + 1) for i in range(16)) / 16, abs=1e-6)
+
+
+def test_query_rank_is_that_of_the_query_and_identity_keeps_that_of_x(docs):
+    model, seen = model_of(docs, "identity"), {}
+    model.blocks[0].attn.query.register_forward_hook(lambda module, args, out: seen.update(x=args[0], q=out))
+    layer = probe(model, docs, windows=4)[0]
+    assert layer.q_rank == pytest.approx(effective_rank(seen["x"].flatten(0, 1)), rel=1e-6)
+
+
+def test_which_queries_have_an_f(docs):
+    assert {name for name in slots.QUERY if not has_f(model_of(docs, name))} == {"linear", "identity"}
+
+
 def test_probing_leaves_the_model_as_it_was(docs):
     model = model_of(docs)
     model.train()
@@ -127,6 +146,13 @@ def test_without_f_is_the_identity_query_with_the_same_other_weights(docs, query
     assert torch.equal(bare(ids), identity(ids))
     assert bare.config.resolved() == identity.config.resolved()
     assert (query == "identity") == torch.allclose(model(ids), bare(ids))  # the original keeps its f
+
+
+def test_f_taken_away_leaves_exactly_half_of_x(docs):
+    bare, seen = without_f(model_of(docs)), {}
+    bare.blocks[1].attn.query.register_forward_hook(lambda module, args, out: seen.update(x=args[0], q=out))
+    bare(ids_of(docs, bare))
+    assert torch.equal(seen["q"], seen["x"] / 2)
 
 
 def test_linear_f_of_a_linear_f_changes_nothing(docs):
