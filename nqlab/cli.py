@@ -621,22 +621,36 @@ def _exactness(exact: bool, expected: bool) -> str:
 @checked
 def bench(
     size: Annotated[list[str] | None, typer.Option(help="T, S, M or L; may be given several times (default: T and S).")] = None,
+    device: Annotated[str, typer.Option(help="cuda: characters a second of every variant there, and nothing else.")] = "auto",
     json_: JsonFlag = False,
 ) -> None:
-    """Measure speed as ratios against a plain reference step; takes a few minutes."""
-    from nqlab.bench import compiled, harness
+    """Measure speed as ratios against a plain reference; takes ten minutes."""
+    from nqlab.bench.harness import sizes
 
-    chosen = size or ["T", "S"]
-    if unknown := [name for name in chosen if name not in harness.sizes()]:
-        raise ValueError(f"size {unknown[0]!r} is unknown; choose {', '.join(harness.sizes())}")
-    rows = []
-    for name in chosen:
-        rows += harness.training_rows(name) + harness.generation_rows(name) + harness.memory_rows(name)
-        rows += compiled.compiled_rows(name) if name == "S" else []  # a run of size T is over before it could be compiled
-    rows += harness.start_rows() + harness.tick_rows()
+    if device != "auto" and size:
+        raise ValueError(f"--size {size[0]} and --device {device} do not go together: a device is measured at its own size; leave one out")
+    if unknown := [name for name in size or [] if name not in sizes()]:
+        raise ValueError(f"size {unknown[0]!r} is unknown; choose {', '.join(sizes())}")
+    rows = _ratios(size or ["T", "S"]) if device == "auto" else _rates(device)
     for row in rows:
         row["measured"] = row.get("absent") or f"{row.get('ratio', row.get('value')):.3g} {row['unit']} (± {row['spread']:.2g})"
     print_json(rows) if json_ else print_table(rows, ["figure", "size", "variant", "measured"])
+
+
+def _ratios(chosen: Sequence[str]) -> list[dict[str, Any]]:
+    from nqlab.bench import compiled, generation, serving, sweep, training
+
+    rows = []
+    for name in chosen:
+        rows += training.training_rows(name) + generation.generation_rows(name) + training.memory_rows(name) + sweep.sweep_rows(name)
+        rows += compiled.compiled_rows(name) if name == "S" else []  # a run of size T is over before it could be compiled
+    return rows + serving.start_rows() + serving.tick_rows()
+
+
+def _rates(device: str) -> list[dict[str, Any]]:
+    from nqlab.bench.device import device_rows
+
+    return device_rows(device)
 
 
 def main() -> None:

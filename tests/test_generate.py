@@ -8,8 +8,8 @@ from torch import Tensor
 
 from nqlab import slots
 from nqlab.config import ModelConfig
-from nqlab.generate import NotFiniteError, stream
-from nqlab.model.gpt import GPT
+from nqlab.generate import NotFiniteError, lean, stream
+from nqlab.model.gpt import GPT, keyed_generator
 
 VOCAB, BLOCK = 11, 8
 PROMPT = torch.tensor([[3, 1, 4]])
@@ -37,6 +37,18 @@ def test_with_the_cache_and_without_the_text_is_the_same_beyond_a_full_context(q
     cached, uncached = (text(model, 2 * BLOCK + 2, prompt, temperature=temperature, use_cache=c, seed=5) for c in (True, False))
     assert cached == uncached
     assert temperature == 0 or len(set(cached)) > 1
+
+
+@pytest.mark.parametrize("query", slots.QUERY)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("prompt_length", [1, 8, 20])
+def test_a_batch_too_is_the_same_with_the_cache_and_without(query: str, temperature: float, prompt_length: int) -> None:
+    model, prompts = model_of(query), torch.randint(VOCAB, (4, prompt_length), generator=torch.Generator().manual_seed(0))
+    options = {"temperature": temperature, "seed": 5}
+    texts = [list(islice(stream(model, prompts, use_cache=c, **options), 2 * BLOCK + 2)) for c in (True, False)]  # type: ignore[arg-type]
+    cached, uncached = (torch.stack(ids, dim=1) for ids in texts)  # (4, length)
+    assert torch.equal(cached, uncached)
+    assert temperature == 0 or len(set(map(tuple, cached.tolist()))) == 4, "each row has draws of its own"
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])
@@ -91,6 +103,39 @@ def test_draws_follow_the_softmax() -> None:
     expected = torch.softmax(model(PROMPT)[0, -1] / 0.7, dim=-1)
     found = torch.bincount(drawn, minlength=VOCAB) / 20_000
     assert (found - expected).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_the_draws_are_those_of_torchs_multinomial(rows: int) -> None:
+    model, prompts = model_of(), PROMPT.repeat(rows, 1)
+    generator, context = keyed_generator(3, "sample"), prompts
+    for drawn in islice(stream(model, prompts, seed=3, temperature=0.5, top_k=7), BLOCK - PROMPT.shape[1]):
+        logits = model(context)[:, -1] / 0.5
+        logits[logits < logits.topk(7).values[:, -1:]] = float("-inf")
+        assert torch.equal(drawn, torch.multinomial(logits.float().softmax(-1), 1, generator=generator)[:, 0])
+        context = torch.cat((context, drawn[:, None]), dim=1)
+
+
+@pytest.mark.parametrize("query", slots.QUERY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_lean_twin_computes_the_same_bits_from_the_same_weights(query: str, dtype: torch.dtype) -> None:
+    model = model_of(query, n_layer=2, dropout=0.5).to(dtype)
+    twin, ids = lean(model), torch.randint(VOCAB, (2, BLOCK), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        model.wte.weight.mul_(2)  # seen by the twin: nothing is copied
+    assert model.training
+    assert torch.equal(twin(ids), twin(ids)), "nothing is dropped"
+    assert torch.equal(twin(ids), model.eval()(ids))
+    assert {p.data_ptr() for p in twin.parameters()} == {p.data_ptr() for p in model.parameters()}
+
+
+def test_a_lean_twin_is_faithful_to_every_part_and_blind_to_hooks() -> None:
+    model = model_of(norm="rmsnorm", activation="relu", tied=False)
+    twin, seen = lean(model), []
+    model.blocks[0].register_forward_hook(lambda *args: seen.append(args))  # type: ignore[arg-type]
+    assert torch.equal(twin(PROMPT), model(PROMPT))
+    assert len(seen) == 1
+    assert [type(a).__name__ for a in twin.modules()] == [type(a).__name__ for a in model.modules()]
 
 
 def test_a_seed_gives_the_same_text_again_and_another_seed_another() -> None:

@@ -1,8 +1,9 @@
 """The reference: a GPT step as it is usually written, to measure the lab against.
 
 One linear layer for query, key and value together, separate parameters, torch's AdamW with its defaults (no fused
-kernel), scaled_dot_product_attention, ``clip_grad_norm_``, batches stacked from a memory map of 16-bit ids. The same
-formulas as the lab's baseline, so the same losses from the same weights and batches; a test compares them.
+kernel), scaled_dot_product_attention, ``clip_grad_norm_``, batches stacked from a memory map of 16-bit ids; text from
+the whole context, once a character. The same formulas as the lab's baseline, so the same losses from the same weights
+and batches, and the same text from the same draws; tests compare them.
 """
 
 from __future__ import annotations
@@ -49,13 +50,25 @@ class ReferenceGPT(nn.Module):
         self.blocks = nn.ModuleList(ReferenceBlock(m.n_embd, m.n_head) for _ in range(m.n_layer))
         self.norm_f = nn.LayerNorm(m.n_embd, bias=False)
 
-    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of targets (B, T) given ids (B, T)."""
+    def _states(self, ids: Tensor) -> Tensor:
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
         for block in self.blocks:
             x = block(x)
-        logits = F.linear(self.norm_f(x), self.wte.weight)
+        return self.norm_f(x)  # (B, T, C)
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy of targets (B, T) given ids (B, T)."""
+        logits = F.linear(self._states(ids), self.wte.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+    @torch.no_grad()
+    def write(self, ids: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """``count`` ids drawn after ids (B, T), as usually written: the whole context through the model for each; (B, T + count)."""
+        block = self.wpe.weight.shape[0]
+        for _ in range(count):
+            logits = F.linear(self._states(ids[:, -block:])[:, -1], self.wte.weight)  # (B, V)
+            ids = torch.cat((ids, torch.multinomial(F.softmax(logits, dim=-1), 1, generator=generator)), dim=1)
+        return ids
 
     @torch.no_grad()
     def take(self, model: GPT) -> None:

@@ -73,7 +73,7 @@ class GPT(nn.Module):
 
         ValueError when more than ``block_size`` positions would be seen.
         """
-        past = 0 if cache is None or cache[0].keys is None else cache[0].keys.shape[2]
+        past = 0 if cache is None else cache[0].length
         time = ids.shape[1]
         if past + time > self.config.block_size:
             raise ValueError(f"{past + time} positions are more than block_size {self.config.block_size}; crop the text to its end")

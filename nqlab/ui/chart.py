@@ -6,7 +6,6 @@ plotly.min.js is served once, as a file, from the installed plotly package.
 
 from __future__ import annotations
 
-import json
 import shutil
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import plotly
 import streamlit as st
 
-from nqlab.analysis.figures import Spec
+from nqlab.analysis.figures import Spec, as_message
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -39,5 +38,5 @@ def _component() -> Any:
 
 def live_chart(spec: Spec, *, key: str, label: str) -> None:
     """Show a chart that will change under the viewer; ``label`` says in words what a screen reader can't see."""
-    data = {"figure": json.dumps(spec, separators=(",", ":")), "label": label, "height": spec["layout"]["height"]}
+    data = {"figure": as_message(spec), "label": label, "height": spec["layout"]["height"]}
     _component()(key=key, data=data, height="content")

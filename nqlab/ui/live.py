@@ -10,9 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from nqlab.analysis.curves import Curve
-from nqlab.analysis.figures import AXES, Line, loss_spec
-from nqlab.config import difference_line
-from nqlab.presets import ARMS, arm_of
+from nqlab.analysis.figures import AXES, Line, labels, loss_spec
+from nqlab.presets import arm_of
 from nqlab.runs import launch, speed, store
 from nqlab.runs.race import Race
 from nqlab.runs.store import ACTIVE, RESUMABLE, Run, Status
@@ -103,11 +102,7 @@ def _headline(race: Race | None, statuses: set[Status], now: Standing) -> str:
 
 
 def _labels(now: Standing) -> list[str]:
-    """A short word for each run of a race: its arm; where an arm stands twice, what sets the run apart too."""
-    configs = [run.config for run, *_ in now]
-    arms = [arm_of(config) for config in configs]
-    first = {arm: configs[arms.index(arm)] for arm in arms}
-    return [ARMS[a] if c is first[a] else f"{ARMS[a]} ({difference_line(first[a], c)})" for a, c in zip(arms, configs)]
+    return labels([run.config for run, *_ in now])
 
 
 def _row(label: str, run: Run, status: Status, curve: Curve) -> dict[str, str]:

@@ -1,11 +1,16 @@
 """The yardstick is honest: the same losses as the lab's own step."""
 
+from itertools import islice
+
 import pytest
+import torch
 
 from nqlab.bench import harness
-from nqlab.bench.reference import ReferenceRun
+from nqlab.bench.reference import ReferenceGPT, ReferenceRun
 from nqlab.config import replace
 from nqlab.corpus import load
+from nqlab.generate import stream
+from nqlab.model.gpt import GPT, keyed_generator
 from nqlab.training.events import Step
 from nqlab.training.loop import train
 
@@ -20,10 +25,14 @@ def test_the_reference_step_has_the_losses_of_the_lab(tmp_path, size):
     assert theirs[:3] == pytest.approx(ours[:3], abs=2e-6)
 
 
-def test_a_row_has_what_a_reader_of_the_table_needs():
-    rows = harness.tick_rows(rounds=4)
-    for row in rows:
-        assert {"figure", "size", "variant", "unit", "spread"} <= row.keys()
-        assert ("ratio" in row) != ("value" in row)
-    assert rows[1]["unit"] == "kB"
-    assert 10 < rows[1]["value"] < 1000
+def test_the_reference_writes_the_text_of_the_lab():
+    config = harness.sizes()["T"]
+    model = GPT(config.model, 65, seed=1)
+    with torch.no_grad():  # a model with opinions, or rounding would decide
+        for parameter in model.parameters():
+            parameter.mul_(5)
+    reference, prompt = ReferenceGPT(config, 65), torch.tensor([[1, 2, 3]])
+    reference.take(model)
+    ours = torch.cat(list(islice(stream(model, prompt, seed=4), 60)))
+    assert reference.write(prompt, 60, keyed_generator(4, "sample"))[0, 3:].tolist() == ours.tolist()
+    assert reference.write(prompt, 70).shape == (1, 73), "beyond a full context it looks at the end"

@@ -161,7 +161,7 @@ def test_keyed_generators_depend_on_every_part_of_the_key() -> None:
 @pytest.mark.parametrize("past", [0, 4])
 def test_more_positions_than_the_context_are_refused(past: int) -> None:
     model = GPT(config_of(), VOCAB)
-    cache = [KeyValueCache() for _ in model.blocks]
+    cache = [KeyValueCache(model.config.block_size) for _ in model.blocks]
     if past:
         model(ids(9), cache)
     with pytest.raises(ValueError, match="10 positions are more than block_size 9"):

@@ -12,8 +12,8 @@ import pytest
 pytestmark = pytest.mark.browser
 START_DISABLED = "document.querySelector('.st-key-start button')?.disabled ?? false"
 CHART = ".nqlab-livechart"
-POINTS = f"Math.max(0, ...(document.querySelector('{CHART}')?.data ?? []).map(t => (t.x ?? []).length))"
-LAST_STEP = f"Math.max(-1, ...(document.querySelector('{CHART}')?.data ?? []).flatMap(t => t.x ?? []))"
+POINTS = f"Math.max(0, ...(document.querySelector('{CHART}')?._fullData ?? []).map(t => (t.x ?? []).length))"
+LAST_STEP = f"Math.max(-1, ...(document.querySelector('{CHART}')?._fullData ?? []).flatMap(t => Array.from(t.x ?? [])))"
 
 
 def open_page(browser, url):
