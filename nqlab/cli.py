@@ -624,7 +624,7 @@ def bench(
     device: Annotated[str, typer.Option(help="cuda: characters a second of every variant there, and nothing else.")] = "auto",
     json_: JsonFlag = False,
 ) -> None:
-    """Measure speed as ratios against a plain reference; takes ten minutes."""
+    """Measure speed as ratios against a plain reference; takes many minutes, on a machine without other work."""
     from nqlab.bench.harness import sizes
 
     if device != "auto" and size:

@@ -28,7 +28,10 @@ class TrainingBatches:
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets, both (B, T); targets are the inputs moved on by one."""
-        windows = self._windows[torch.from_numpy(self.starts(step)).to(self._windows.device)]  # (B, T+1)
+        starts, device = torch.from_numpy(self.starts(step)), self._windows.device
+        if device.type == "cuda":
+            starts = starts.pin_memory()  # else the copy would wait for the device
+        windows = self._windows[starts.to(device, non_blocking=True)]  # (B, T+1)
         return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
 

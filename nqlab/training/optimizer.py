@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nqlab.config import TrainingConfig
 
+EPS = 1e-8
 ALIGN = 16  # floats: every tensor begins on a cache line, wherever it stands in the buffer
 
 
-class FlatAdamW(torch.optim.AdamW):
-    """AdamW, eps 1e-8, over two flat buffers: tensors of two or more dimensions, which decay, and gains, which don't.
+class FlatAdamW:
+    """AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101) over two flat buffers: tensors of two or more dimensions,
+    which decay, and gains, which don't.
 
     The model's parameters and their gradients become views of the buffers, so that zeroing, the norm and the update
-    are one kernel each instead of one a tensor. The formulas are those of torch's AdamW; the gradient's norm is
-    rounded differently in its last bits.
+    are one kernel each instead of one a tensor. The update is torch's own fused kernel, called directly: importing
+    ``torch.optim`` brings torch's compiler in, which costs a process a second and seventy megabytes. The gradient's
+    norm is rounded differently from torch's in its last bits.
     """
 
     def __init__(self, model: nn.Module, training: TrainingConfig, device: torch.device) -> None:
@@ -41,9 +45,44 @@ class FlatAdamW(torch.optim.AdamW):
             leaf = nn.Parameter(weights[offset : offset + begins[-1]])
             leaf.grad = self.gradient[offset : offset + begins[-1]]
             leaves.append(leaf)
-        groups = [{"params": [leaf], "weight_decay": decay} for leaf, decay in zip(leaves, (training.weight_decay, 0.0))]
-        rate, fused = training.learning_rate, device.type in ("cpu", "cuda")
-        super().__init__(groups, lr=rate, betas=training.betas, eps=1e-8, fused=fused)
+        decays = (training.weight_decay, 0.0)
+        self.param_groups: list[dict[str, Any]] = [
+            {"params": [leaf], "weight_decay": decay, "lr": training.learning_rate, "betas": training.betas, "eps": EPS}
+            for leaf, decay in zip(leaves, decays)
+        ]
+        self.state: dict[Tensor, dict[str, Tensor]] = {leaf: {} for leaf in leaves}
+        self._fused = device.type in ("cpu", "cuda")
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One update of every parameter from its gradient, at each group's rate ``lr``."""
+        for group in self.param_groups:
+            (leaf,) = group["params"]
+            state = self.state[leaf]
+            if not state:
+                state |= {"step": torch.zeros((), device=leaf.device if leaf.is_cuda else "cpu")}
+                state |= {"exp_avg": torch.zeros_like(leaf), "exp_avg_sq": torch.zeros_like(leaf)}
+            state["step"] += 1
+            if leaf.numel():
+                (self._by_kernel if self._fused else self._by_formula)(leaf, state, group)
+
+    def _by_kernel(self, leaf: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        assert leaf.grad is not None
+        beta1, beta2 = group["betas"]
+        torch._fused_adamw_(
+            [leaf], [leaf.grad], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]], lr=group["lr"], beta1=beta1,
+            beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+    def _by_formula(self, leaf: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        """theta <- (1 - lr wd) theta - lr m^ / (sqrt(v^) + eps), with m^ and v^ the moments without their bias."""
+        assert leaf.grad is not None
+        (beta1, beta2), rate, k = group["betas"], group["lr"], state["step"].item()
+        leaf.mul_(1 - rate * group["weight_decay"])
+        state["exp_avg"].lerp_(leaf.grad, 1 - beta1)
+        state["exp_avg_sq"].mul_(beta2).addcmul_(leaf.grad, leaf.grad, value=1 - beta2)
+        scale = (state["exp_avg_sq"] / (1 - beta2**k)).sqrt_().add_(group["eps"])
+        leaf.addcdiv_(state["exp_avg"], scale, value=-rate / (1 - beta1**k))
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Zero the gradients in place; they stay views of the buffer."""
@@ -60,7 +99,7 @@ class FlatAdamW(torch.optim.AdamW):
     def moments(self, name: str, like: Tensor) -> dict[str, Tensor]:
         """Views of ``step``, ``exp_avg``, ``exp_avg_sq`` of one parameter, shaped ``like`` it; empty before the first update."""
         group, place = self.places[name]
-        state = self.state.get(self.param_groups[group]["params"][0], {})
+        state = self.state[self.param_groups[group]["params"][0]]
         return {key: value if key == "step" else value[place].view(like.shape) for key, value in state.items()}
 
     @torch.no_grad()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from nqlab.model.gpt import GPT
 from nqlab.training.optimizer import FlatAdamW, learning_rate_at
 
 CPU = torch.device("cpu")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("query", slots.QUERY)
@@ -34,13 +38,15 @@ def test_weight_decay_shrinks_a_matrix_by_rate_times_decay() -> None:
         torch.testing.assert_close(parameter.detach(), before[name] * (0.95 if parameter.dim() > 1 else 1.0), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "formula"])
 @pytest.mark.parametrize("query", ["linear", "nonlinear"])
-def test_the_flat_optimiser_takes_the_steps_of_torchs_over_separate_tensors(query: str) -> None:
+def test_the_flat_optimiser_takes_the_steps_of_torchs_over_separate_tensors(query: str, kernel: bool) -> None:
     config = ModelConfig(n_embd=16, block_size=8, query=query)
     training = TrainingConfig(learning_rate=1e-2, grad_clip=0.1)
     ids = torch.randint(7, (4, 8), generator=torch.Generator().manual_seed(0))
     flat, plain = GPT(config, 7).double(), GPT(config, 7).double()
     mine = FlatAdamW(flat, training, CPU)
+    mine._fused = kernel  # the formula is for devices that torch has no kernel for
     matrices, gains = ([p for p in plain.parameters() if (p.dim() >= 2) == wanted] for wanted in (True, False))
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": gains, "weight_decay": 0.0}]
     theirs = torch.optim.AdamW(groups, lr=1e-2, betas=training.betas, eps=1e-8)
@@ -96,3 +102,14 @@ def test_the_shortest_runs_have_positive_finite_rates(steps: int, warmup: int) -
 
 def test_a_least_rate_of_zero_is_reached() -> None:
     assert rates(steps=10, min_lr=0.0)[-1] == pytest.approx(0.0, abs=1e-18)
+
+
+def test_a_training_process_does_not_import_torchs_compiler() -> None:
+    code = (
+        "import sys; from nqlab.training.loop import train; from nqlab.corpus import load; from tests.small import small\n"
+        "events = train(small(corpus='python-docs'), load('python-docs'))\n"
+        "while next(events).step < 2: pass\n"
+        "print([m for m in ('torch._dynamo', 'torch._inductor', 'sympy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
+    assert done.stdout.strip() == "[]"
