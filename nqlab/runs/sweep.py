@@ -35,6 +35,8 @@ from nqlab.runs.study import Study, StudyFolder, folder_of
 POLL_S = 0.2
 ATTEMPTS = 2  # a worker process that dies under a cell (out of memory, say) gets one more try
 
+_children: list[subprocess.Popen[bytes]] = []  # kept, so that their ends are noticed
+
 Listener = Callable[["Progress"], None]
 
 
@@ -228,6 +230,7 @@ def work(config: RunConfig) -> float:
 
 def sweeper(place: StudyFolder) -> dict[str, Any] | None:
     """The word of the living process that fills this study, or None."""
+    _children[:] = [child for child in _children if child.poll() is None]
     data = read_json(place.folder / "sweep.json") or {}
     try:
         process = psutil.Process(data["pid"])
@@ -247,9 +250,6 @@ def discard(place: StudyFolder) -> None:
     place.folder.replace(target)
 
 
-_children: list[subprocess.Popen[bytes]] = []  # kept, so that their ends are noticed
-
-
 def start(place: StudyFolder, extra: Sequence[str] = ()) -> None:
     """Fill a study in the background, in a process that outlives this one. ValueError when that is under way."""
     if sweeper(place) is not None:
@@ -265,7 +265,6 @@ def start(place: StudyFolder, extra: Sequence[str] = ()) -> None:
         str(place.folder.parent.parent),
         *extra,
     ]
-    _children[:] = [child for child in _children if child.poll() is None]
     with (place.folder / "sweep.log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     _children.append(process)
