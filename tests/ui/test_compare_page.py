@@ -91,7 +91,7 @@ def test_in_a_browser_the_table_sorts_and_the_csv_reads_back_equal(app, browser)
     page.get_by_role("option", name="all settings").click()
     grid = page.get_by_test_id("stDataFrame").last
     grid.locator("table tbody tr").nth(3).wait_for(timeout=30_000, state="attached")
-    assert page.get_by_text("learning rate 10000").count() > 0
+    page.get_by_text("learning rate 10000").first.wait_for(timeout=30_000)
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV", exact=True).click()
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))

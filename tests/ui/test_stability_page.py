@@ -59,10 +59,11 @@ def test_a_click_on_a_diverged_mark_shows_its_curves(app, browser):
     marks = page.locator(".js-plotly-plot .scatterlayer .point")
     marks.nth(5).wait_for(timeout=60_000)
     assert marks.count() == 6
+    page.wait_for_timeout(1500)  # the panels beside it take their places
     box = marks.nth(2).bounding_box()  # linear at the rate that breaks; plotly's own layer takes the click
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.get_by_text("diverged at step").first.wait_for(timeout=20_000)
     page.get_by_text("learning rate 10000").first.wait_for(timeout=20_000)
-    assert page.get_by_text("seed 0 (").count() == 1
+    page.get_by_text("seed 0 (").wait_for(timeout=20_000)
     assert "Traceback" not in app.said()
     page.close()
