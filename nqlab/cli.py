@@ -353,7 +353,7 @@ def compare_command(
     """The verdicts of a study: at the same settings, and at equal tuning; how large, how sure, over how many pairs."""
     from nqlab.analysis import studies
     from nqlab.analysis.comparison import compare, cost_words
-    from nqlab.analysis.verdict import sentence
+    from nqlab.analysis.sentences import sentence
 
     if by is not None:
         _compare_values(studies.find(target, _folder(runs_dir)), by, json_)

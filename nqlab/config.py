@@ -170,12 +170,18 @@ def difference(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
 
 def difference_line(a: RunConfig, b: RunConfig) -> str:
     """:func:`difference` in one readable line, "no difference" if there is none."""
-    parts = [f"{key.split('.')[-1]} {_show(x)} → {_show(y)}" for key, (x, y) in difference(a, b).items()]
+    parts = [f"{key.split('.')[-1]} {shown(x)} → {shown(y)}" for key, (x, y) in difference(a, b).items()]
     return ", ".join(parts) or "no difference"
 
 
-def _show(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A setting's value as people read it."""
     return f"{value:g}" if isinstance(value, float) else "–" if value is None else str(value)
+
+
+def setting_words(settings: Mapping[str, Any]) -> str:
+    """Some settings in one line: ``learning rate 0.001, weight decay 0.1``."""
+    return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {shown(value)}" for key, value in settings.items())
 
 
 def replace(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:

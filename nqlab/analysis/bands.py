@@ -72,15 +72,25 @@ class EqualCost:
 
 
 def at_equal_cost(arm: Sequence[Result], baseline: Sequence[Result], axis: Axis) -> EqualCost | None:
-    """Paired by seed; None where the axis was not measured or no pair is whole."""
-    pairs = [(a, b) for a in arm for b in baseline if a.config.seed == b.config.seed and a.val_loss is not None and b.val_loss is not None]
+    """Paired by seed; None where the axis was not measured or no pair has ended.
+
+    A run that diverged stays in the mean, at the loss it counts with.
+    """
+    ended = [[r for r in runs if r.outcome != "unfinished"] for runs in (arm, baseline)]
+    pairs = [(a, b) for a in ended[0] for b in ended[1] if a.config.seed == b.config.seed]
     if not pairs:
         return None
     unit_a, unit_b = cost_of_a_step([a for a, _ in pairs], axis), cost_of_a_step([b for _, b in pairs], axis)
     if not unit_a > 0 or not unit_b > 0:
         return None
-    end = min(min(a.step * unit_a, b.step * unit_b) for a, b in pairs)
-    gaps = [float(np.interp(end / unit_a, a.steps, a.losses) - np.interp(end / unit_b, b.steps, b.losses)) for a, b in pairs]
     first_a, first_b = pairs[0]
-    surplus = 100 * (first_a.step * unit_a / (first_b.step * unit_b) - 1)
+    whole_a, whole_b = (r.config.training.steps * unit for r, unit in ((first_a, unit_a), (first_b, unit_b)))
+    end = min(whole_a, whole_b)  # not where a diverged run broke off
+    gaps = [_at(a, end / unit_a) - _at(b, end / unit_b) for a, b in pairs]
+    surplus = 100 * (whole_a / whole_b - 1)
     return EqualCost(axis, surplus, fmean(gaps), len(gaps), first_a.arm if surplus > 0 else first_b.arm)
+
+
+def _at(result: Result, step: float) -> float:
+    """The curve at a step, linear between evaluations; behind its end, what the run counts with."""
+    return float(np.interp(step, result.steps, result.losses, right=_after(result)))

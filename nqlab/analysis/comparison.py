@@ -12,9 +12,11 @@ from nqlab.analysis import report, views
 from nqlab.analysis.bands import Axis, Band, band
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import Result
+from nqlab.analysis.sentences import sentence
 from nqlab.analysis.stability import Cell, cells
 from nqlab.analysis.studies import Filled
-from nqlab.analysis.verdict import SAME, TUNED, Row, fields_of, sentence, setting_words, sizes, verdicts
+from nqlab.analysis.verdict import SAME, TUNED, Row, fields_of, sizes, verdicts
+from nqlab.config import setting_words
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from nqlab import presets, slots
 from nqlab.analysis.differences import difference, noise_floor
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import Result
-from nqlab.config import RunConfig, difference_line
+from nqlab.config import RunConfig, difference_line, setting_words
 from nqlab.model.budget import surplus
 
 Row = dict[str, Any]
 Fields = tuple[tuple[str, Any], ...]
 Settings = dict[Fields, dict[int, Result]]  # a setting -> seed -> run
+Pair = tuple[Fields, Fields, list[Result], list[Result]]  # settings and runs of arm and baseline, seed by seed
 
 SAME, TUNED = "same settings", "equal tuning"
 TUNABLE = ("training.learning_rate", "training.weight_decay")
@@ -61,11 +62,12 @@ def verdicts(
     ``parameters_percent``, ``flops_percent``, ``seconds_ratio``, ``losses`` (arm, baseline) and ``reason``. Losses
     and differences are in nats per character. No number is NaN: what does not exist is None.
     """
-    groups = sizes(results, tuned)
+    everything = list(results)
+    groups = sizes(everything, tuned)
     rows: list[Row] = []
     for name, members in groups.items():
-        rows += _Group(name, members, baseline, tuned, declared).rows(at or {})
-    return rows + _without_partner([r for members in groups.values() for r in members], baseline, rows)
+        rows += _Group(name, members, baseline, tuned, declared).rows(at or {}, everything)
+    return sorted(rows, key=lambda row: row["verdict"] == "refused")
 
 
 def sizes(results: Iterable[Result], tuned: Collection[str] = TUNABLE) -> dict[str, list[Result]]:
@@ -185,61 +187,87 @@ class _Group:
             else:
                 self.waiting[result.arm] += 1
 
-    def rows(self, at: Mapping[str, Any]) -> list[Row]:
-        """Refused rows come last."""
-        others = [arm for arm in self.arms if arm != self.baseline]
-        base = self._baseline()
-        if not base:
-            return []
-        pairs = {arm: [p for p in self._same(arm, base) if at.items() <= dict(p[0]).items()] for arm in others}
-        ranked = [arm for arm in others if not self._unequal(arm)]
-        tuned = [(arm, chosen) for arm in ranked if (chosen := self._choose(arm, base)) is not None]
+    def rows(self, at: Mapping[str, Any], everything: Sequence[Result]) -> list[Row]:
+        """A row for every arm at least; refused ones come last."""
+        others = [arm for arm in dict.fromkeys([*self.arms, *self.waiting]) if arm != self.baseline]
+        refusals = {arm: reason for arm in others if (reason := self._nothing(arm, everything))}
+        sorted_out = {arm: self._pairs(arm) for arm in others if arm not in refusals}
+        pairs = {arm: [p for p in fair if at.items() <= dict(p[0]).items()] for arm, (fair, _) in sorted_out.items()}
+        tuned = [(arm, chosen) for arm, (fair, _) in sorted_out.items() if (chosen := self._choose(fair)) is not None]
         rows = [self._tuned_row(arm, *chosen, family=len(tuned)) for arm, chosen in tuned]
-        family = sum(len(pairs[arm]) for arm in ranked)
-        for arm in ranked:
-            rows += [self._same_row(arm, *pair, family=family) for pair in pairs[arm]]
-        rows += [self._refused(arm, self._unequal(arm) or "") for arm in others if self._unequal(arm)]
-        unfinished = [arm for arm in self.waiting if arm != self.baseline and arm not in self.arms]
-        rows += [self._refused(arm, "none of its runs has made all its steps; only annealed runs are ranked") for arm in unfinished]
-        return rows
+        family = sum(map(len, pairs.values()))
+        for arm, fair in pairs.items():
+            rows += [self._same_row(arm, *pair, family=family) for pair in fair]
+        rows += [self._refused(arm, reason) for arm, (_, unfair) in sorted_out.items() for reason in unfair]
+        for arm, (fair, unfair) in sorted_out.items():
+            if not pairs[arm] and (fair or not unfair):
+                refusals[arm] = self._no_pair(arm, fair, at)
+        return rows + [self._refused(arm, reason) for arm, reason in refusals.items()]
 
-    def _baseline(self) -> Settings:
-        """The baseline's settings: its usual form, or what it has where the usual one was not tried."""
-        mine = self.arms.get(self.baseline, {})
-        usual = {s: runs for s, runs in mine.items() if s == _shared(s)}
-        return usual or dict(mine)
+    def _nothing(self, arm: str, everything: Sequence[Result]) -> str | None:
+        """Why there is nothing to pair, or None."""
+        if arm not in self.arms:
+            return "none of its runs has made all its steps; only annealed runs are ranked"
+        if self.baseline in self.arms:
+            return None
+        if self.waiting[self.baseline]:
+            return "none of the baseline's runs has made all its steps; only annealed runs are ranked"
+        mine = next(iter(self._runs(arm)))
+        lines = [difference_line(r.config, mine.config) for r in everything if r.arm == self.baseline]
+        if not lines:
+            return f"no run of the baseline {title_of(self.baseline)} is here to pair it with"
+        return f"it differs from the baseline in more than the query: {min(lines, key=len)}"
 
-    def _unequal(self, arm: str) -> str | None:
-        """Why an arm's size forbids a ranking, or None. An arm in its usual form has the size that it is meant to have;
-        a width that somebody set and nobody declared may be where a gain comes from."""
-        for setting, runs in self.arms[arm].items():
-            set_here = {key for key, _ in setting} & (OWN - set(self.declared))
-            extra = surplus(next(iter(runs.values())).config.model)
-            if set_here and abs(extra.percent) > UNEQUAL_PERCENT:
-                return f"it has {extra} more parameters than the baseline, and nobody declared that; match them, or declare the width"
-        return None
+    def _no_pair(self, arm: str, fair: Sequence[Pair], at: Mapping[str, Any]) -> str:
+        """Why an arm that has ended runs, as the baseline has, has no pair."""
+        if fair:
+            tried = "; ".join(dict.fromkeys(setting_words(dict(a)) for a, *_ in fair))
+            return f"it has no pair at {setting_words(at)}; it has pairs at {tried}"
+        seeds = [sorted({r.config.seed for r in self._runs(a)}) for a in (arm, self.baseline)]
+        return (
+            "it shares no setting and seed with the baseline: its seeds are "
+            f"{', '.join(map(str, seeds[0]))}, the baseline's {', '.join(map(str, seeds[1]))}; "
+            f"its settings {_list(self.arms[arm])}, the baseline's {_list(self.arms[self.baseline])}"
+        )
 
     # --- pairs
 
-    def _same(self, arm: str, base: Settings) -> list[tuple[Fields, list[Result], list[Result]]]:
-        """The arm's settings at which the baseline has runs of the same seeds."""
-        found = []
-        by_shared = {_shared(s): runs for s, runs in base.items()}
-        for setting, mine in sorted(self.arms[arm].items(), key=lambda item: str(item[0])):
-            theirs = by_shared.get(_shared(setting), {})
-            seeds = sorted(mine.keys() & theirs.keys())
-            if seeds:
-                found.append((setting, [mine[s] for s in seeds], [theirs[s] for s in seeds]))
-        return sorted(found, key=lambda pair: [v for _, v in pair[0] if isinstance(v, (int, float))])
+    def _pairs(self, arm: str) -> tuple[list[Pair], list[str]]:
+        """The settings at which arm and baseline have runs of the same seeds; and why some may not be ranked.
 
-    def _choose(self, arm: str, base: Settings) -> tuple[Fields, Fields, list[Result], list[Result], tuple[int, int]] | None:
+        Shared settings must be equal, and so must what both arms read of their own (a width, against an arm that has
+        one too). What only one of them reads is free: every such setting is a comparison.
+        """
+        fair: list[Pair] = []
+        unfair: dict[str, None] = {}
+        for a, mine in self.arms[arm].items():
+            for b, theirs in self.arms[self.baseline].items():
+                seeds = sorted(mine.keys() & theirs.keys())
+                if not seeds or _shared(a) != _shared(b) or not _alike(a, b, mine[seeds[0]], theirs[seeds[0]]):
+                    continue
+                pair = (a, b, [mine[s] for s in seeds], [theirs[s] for s in seeds])
+                if reason := self._unequal(pair):
+                    unfair[reason] = None
+                else:
+                    fair.append(pair)
+        return sorted(fair, key=lambda pair: [_order(v) for _, v in (*pair[0], *pair[1])]), list(unfair)
+
+    def _unequal(self, pair: Pair) -> str | None:
+        """Why the sizes forbid a ranking, or None. An arm in its usual form has the size that it is meant to have;
+        a width that somebody set and nobody declared may be where a gain comes from."""
+        a, b, (mine, *_), (theirs, *_) = pair
+        extra = surplus(mine.config.model, theirs.config.model)
+        if ({key for key, _ in (*a, *b)} & (OWN - set(self.declared))) and abs(extra.percent) > UNEQUAL_PERCENT:
+            return f"it has {extra} more parameters than the baseline, and nobody declared that; match them, or declare the width"
+        return None
+
+    def _choose(self, fair: Sequence[Pair]) -> tuple[Fields, Fields, list[Result], list[Result], tuple[int, int]] | None:
         """The best setting of each, among those that both tried, over the seeds that all of these have."""
-        shared = {_shared(s) for s in base} & {_shared(s) for s in self.arms[arm]}
-        mine = {s: runs for s, runs in self.arms[arm].items() if _shared(s) in shared}
-        theirs = {s: runs for s, runs in base.items() if _shared(s) in shared}
+        mine = {a: {r.config.seed: r for r in runs} for a, _, runs, _ in fair}
+        theirs = {b: {r.config.seed: r for r in runs} for _, b, _, runs in fair}
         every = [set(runs) for runs in [*mine.values(), *theirs.values()]]
         seeds = sorted(set.intersection(*every)) if every else []
-        if len(shared) < 2 or not seeds:
+        if len({_shared(a) for a in mine}) < 2 or not seeds:
             return None
 
         def best(settings: Settings) -> Fields:
@@ -250,8 +278,8 @@ class _Group:
 
     # --- rows
 
-    def _same_row(self, arm: str, setting: Fields, mine: Sequence[Result], theirs: Sequence[Result], family: int) -> Row:
-        return self._row(arm, SAME, setting, _shared(setting), (1, 1), mine, theirs, _counted, family)
+    def _same_row(self, arm: str, a: Fields, b: Fields, mine: Sequence[Result], theirs: Sequence[Result], family: int) -> Row:
+        return self._row(arm, SAME, a, b, (1, 1), mine, theirs, _counted, family)
 
     def _tuned_row(
         self, arm: str, a: Fields, b: Fields, mine: Sequence[Result], theirs: Sequence[Result], tried: tuple[int, int], family: int
@@ -307,20 +335,25 @@ def refused(size: str, arm: str, baseline: str, reason: str) -> Row:
     return row | dict.fromkeys(("parameters", "parameters_percent", "flops_percent", "seconds_ratio"))
 
 
-def _without_partner(everything: Sequence[Result], baseline: str, rows: Sequence[Row]) -> list[Row]:
-    """Arms that have runs but no pair anywhere: refused, with what their closest baseline run has otherwise."""
-    theirs = [r for r in everything if r.arm == baseline]
-    out = []
-    for arm in dict.fromkeys(r.arm for r in everything if r.arm != baseline):
-        if any(row["arm"] == arm for row in rows):
-            continue
-        mine = next(r for r in everything if r.arm == arm)
-        lines = [difference_line(r.config, mine.config) for r in theirs]
-        reason = f"no run of the baseline {title_of(baseline)} is here to pair it with"
-        if lines:
-            reason = f"it differs from the baseline in more than the query: {min(lines, key=len)}"
-        out.append(refused(size_of(mine.config), arm, baseline, reason))
-    return out
+def _alike(a: Fields, b: Fields, mine: Result, theirs: Result) -> bool:
+    """Whether own settings that both arms read are the same: both the arm's usual one, or equal."""
+    read = [set(slots.entry("query", r.config.model.query).options) for r in (mine, theirs)]
+    usual_a, usual_b = dict(a), dict(b)
+    flats = mine.flat, theirs.flat
+    return all(
+        flats[0][key] == flats[1][key] or (key not in usual_a and key not in usual_b)
+        for key in (f"model.{name}" for name in read[0] & read[1])
+    )
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, then text."""
+    number = isinstance(value, (int, float))
+    return (not number, float(value) if number else 0.0, str(value))
+
+
+def _list(settings: Iterable[Fields]) -> str:
+    return " or ".join(f"({setting_words(dict(s))})" for s in settings)
 
 
 def _ended(result: Result) -> bool:
@@ -342,44 +375,3 @@ def _half(result: Result, half: int) -> float:
 
 def _learnt(runs: Sequence[Result]) -> int:
     return sum(r.outcome == "finished" for r in runs)
-
-
-# --- in words
-
-
-def setting_words(settings: Mapping[str, Any]) -> str:
-    """``learning rate 0.001, weight decay 0.1``."""
-    return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value:g}" for key, value in settings.items())
-
-
-def sentence(row: Row) -> str:
-    """One verdict in plain words: how large, how sure, over how many pairs, at which settings."""
-    arm, baseline = title_of(row["arm"]), title_of(row["baseline"])
-    if row["verdict"] == "refused":
-        return f"{arm} is not ranked: {row['reason']}."
-    where = f"at {setting_words(row['settings'])}"
-    if row["budget"] == TUNED:
-        mine, theirs = row["tried"]
-        tried = f"best of {mine}" if mine == theirs else f"best of {mine} against best of {theirs}"
-        where = f"{tried} settings ({setting_words(row['settings'])}; baseline {setting_words(row['baseline_settings'])})"
-    return f"{_gap(row, arm, baseline)} {where}{_failures(row)}."
-
-
-def _gap(row: Row, arm: str, baseline: str) -> str:
-    mean, n = row["mean"], row["n"]
-    if row["low"] is None:
-        return f"{arm} against {baseline}: {mean:+.4f} nats in a single pair, which shows no spread: inconclusive,"
-    interval = f"{100 * (1 - 0.05 / row['corrected_for']):.4g} % interval {row['low']:+.4f} to {row['high']:+.4f}, {n} paired seeds"
-    if row["verdict"] == "inconclusive":
-        more = row["more_seeds"]
-        need = "more than a thousand seeds" if more is None else f"about {more} more seed{'s' if more > 1 else ''}"
-        return f"{arm} against {baseline}: inconclusive, {mean:+.4f} nats ({interval}; {need} would settle a gap of this size)"
-    small = f"; smaller than the noise floor of {row['noise_floor']:.4f}" if row["inside_noise"] else ""
-    return f"{arm} is {abs(mean):.4f} nats {row['verdict']} than {baseline} ({interval}{small})"
-
-
-def _failures(row: Row) -> str:
-    mine, n, theirs, of = row["survived"]
-    if mine == n and theirs == of:
-        return ""
-    return f"; {mine} of {n} runs learnt, of the baseline's {theirs} of {of}"

@@ -10,8 +10,10 @@ from nqlab.analysis import report, views
 from nqlab.analysis.bands import Axis, at_equal_cost
 from nqlab.analysis.comparison import Comparison, compare, cost_words
 from nqlab.analysis.figures import title_of
+from nqlab.analysis.sentences import sentence
 from nqlab.analysis.stability import AXES
-from nqlab.analysis.verdict import Row, sentence, setting_words
+from nqlab.analysis.verdict import Row
+from nqlab.config import setting_words
 from nqlab.ui import sources
 
 X_AXES: dict[Axis, str] = {

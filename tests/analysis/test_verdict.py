@@ -9,7 +9,8 @@ import pytest
 
 from nqlab.analysis.bands import at_equal_cost, band
 from nqlab.analysis.results import Result
-from nqlab.analysis.verdict import SAME, TUNED, Row, by_field, sentence, verdicts
+from nqlab.analysis.sentences import sentence
+from nqlab.analysis.verdict import SAME, TUNED, Row, by_field, verdicts
 from tests.analysis.made import UNIGRAM, result
 
 
@@ -219,3 +220,83 @@ def test_a_slower_arm_is_judged_where_the_faster_one_ends() -> None:
     assert found.dearer == "nonlinear"
     assert at_equal_cost(fast, [result("linear", 0, 2.0, cpu_s=None)], "seconds") is None
     assert at_equal_cost([], fast, "flops") is None
+
+
+# --- arms that have settings of their own
+
+
+def refusals(rows: list[Row]) -> list[Row]:
+    return [r for r in rows if r["verdict"] == "refused"]
+
+
+def test_several_widths_of_the_baseline_are_several_comparisons() -> None:
+    base = [result("nonlinear", s, 2.0 + width / 100, bottleneck=width) for s in (0, 1) for width in (4, 8)]
+    arm = [result("linear", s, 2.5) for s in (0, 1)]
+    rows = verdicts(base + arm, "nonlinear", declared=["model.bottleneck"])
+    found = {r["baseline_settings"]["model.bottleneck"]: r["mean"] for r in rows if r["budget"] == SAME}
+    assert found == {4: pytest.approx(0.46), 8: pytest.approx(0.42)}
+    assert {r["corrected_for"] for r in rows} == {2}
+
+
+def test_arms_that_both_have_a_width_are_paired_at_the_same_width() -> None:
+    results = [
+        result(arm, s, loss, bottleneck=w)
+        for s in (0, 1)
+        for w in (4, 8, 32)
+        for arm, loss in (("nonlinear", 2.0 + w / 100), ("bottleneck_linear", 2.1))
+    ]
+    rows = verdicts(results, "bottleneck_linear", declared=["model.bottleneck"])
+    same = {
+        r["settings"].get("model.bottleneck"): (r["mean"], r["baseline_settings"].get("model.bottleneck"))
+        for r in rows
+        if r["budget"] == SAME
+    }
+    assert same == {None: (pytest.approx(0.22), None), 4: (pytest.approx(-0.06), 4), 8: (pytest.approx(-0.02), 8)}
+    alone = [r for r in results if (r.arm, r.config.model.bottleneck) in (("nonlinear", 4), ("bottleneck_linear", 8))]
+    (row,) = verdicts(alone, "bottleneck_linear", declared=["model.bottleneck"])
+    assert row["verdict"] == "refused"
+    assert "bottleneck 4" in row["reason"]
+    assert "bottleneck 8" in row["reason"]
+
+
+def test_an_undeclared_width_spoils_only_itself() -> None:
+    rows = verdicts([*pairs([-0.1, -0.1]), *(result("nonlinear", s, 1.0, bottleneck=64) for s in (0, 1))])
+    assert [r["mean"] for r in rows if r["budget"] == SAME] == [pytest.approx(-0.1)]
+    (row,) = refusals(rows)
+    assert "nobody declared that" in row["reason"]
+
+
+def test_a_wide_baseline_is_no_fair_partner_either() -> None:
+    rows = verdicts([result("nonlinear", 0, 2.0, bottleneck=64), result("linear", 0, 2.0)], "nonlinear")
+    assert [r["verdict"] for r in rows] == ["refused"]
+
+
+def test_every_arm_of_every_size_has_a_row_with_the_right_reason() -> None:
+    missing = [*pairs([-0.1, -0.1]), result("nonlinear", 0, 2.0, n_layer=3)]
+    (row,) = refusals(verdicts(missing))
+    assert "n_layer 2 → 3" in row["reason"]
+    (row,) = verdicts([result("linear", 0, outcome="unfinished"), result("nonlinear", 0, 2.0)])
+    assert "none of the baseline's runs has made all its steps" in row["reason"]
+    (row,) = verdicts([result("linear", 0, 2.0), result("nonlinear", 1, 2.0)])
+    assert "its seeds are 1, the baseline's 0" in row["reason"]
+    (row,) = verdicts([result("nonlinear", 1, 2.0)])
+    assert "no run of the baseline" in row["reason"]
+    (row,) = verdicts(pairs([-0.1]), at={"training.learning_rate": 0.5})
+    assert "no pair at learning rate 0.5; it has pairs at learning rate 0.001" in row["reason"]
+
+
+def test_a_tuned_field_may_hold_words() -> None:
+    results = [r for dtype in ("float32", "bfloat16") for r in pairs([-0.1, -0.12], dtype=dtype)]
+    rows = verdicts(results, tuned=["training.dtype"])
+    assert "best of 2 settings (dtype bfloat16; baseline dtype bfloat16)" in sentence(rows[0])
+    assert [r["settings"]["training.dtype"] for r in rows] == ["bfloat16", "bfloat16", "float32"]
+
+
+def test_at_equal_cost_a_diverged_run_counts() -> None:
+    slow = [result("nonlinear", 0, 2.0, cpu_s=20.0), result("nonlinear", 1, outcome="diverged", cpu_s=6.24)]
+    fast = [result("linear", s, 2.0, cpu_s=10.0) for s in (0, 1)]
+    found = at_equal_cost(slow, fast, "seconds")
+    assert found is not None
+    assert found.n == 2
+    assert found.mean == pytest.approx(((4.2 + 2.0) / 2 + UNIGRAM) / 2 - 2.0)
+    assert at_equal_cost(slow, [result("linear", s, outcome="unfinished") for s in (0, 1)], "flops") is None
