@@ -29,6 +29,7 @@ from nqlab.settings import data_dir
 TRAIN_SHARE = 0.9
 MAX_TEXT_BYTES = 10_000_000
 LARGE_VOCABULARY = 1000
+SHORT = 10_000  # characters of the text to overfit
 TEXT_PREFIX = "text:"
 
 
@@ -231,6 +232,11 @@ SOURCES: dict[str, Source] = {
     ),
     "python-docs": Source(
         "Python documentation", "pydoc_data.topics of the running Python; PSF licence; needs no network", make=_python_docs
+    ),
+    "python-docs-short": Source(
+        "a short text (overfits)",
+        "the first ten thousand characters of python-docs; needs no network",
+        make=lambda: _python_docs()[:SHORT],
     ),
 }
 

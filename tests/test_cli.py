@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from nqlab.cli import app
 from nqlab.config import RunConfig
-from nqlab.corpus import Corpus
+from nqlab.corpus import SOURCES, Corpus
 from nqlab.presets import ARMS, PRESETS
 from nqlab.runs.log import EventReader, last_record
 from nqlab.runs.store import Run, runs
@@ -69,7 +69,7 @@ def test_presets_for_a_person_name_every_preset_and_arm() -> None:
 
 def test_corpora_as_json_are_cards_of_those_that_are_here(docs: Corpus) -> None:
     rows = {r["name"]: r for r in answer("corpora", "--json")}
-    assert set(rows) == {"shakespeare", "python-docs"}
+    assert set(rows) == set(SOURCES)
     assert rows["python-docs"]["here"] is True
     assert rows["python-docs"]["sha256"] == docs.sha256
     assert rows["python-docs"]["characters"] == len(docs.text)
@@ -172,7 +172,7 @@ BAD = [
     (["--preset", "huge"], "preset 'huge' is unknown; choose one of tiny"),
     (["--query", "cubic"], "query 'cubic' is unknown; choose one of linear"),
     (["--query", "linear", "--query", "cubic"], "query 'cubic' is unknown"),
-    (["--corpus", "shakespear"], "corpus 'shakespear' is neither a name (shakespeare, python-docs) nor a file"),
+    (["--corpus", "shakespear"], "corpus 'shakespear' is neither a name (shakespeare, python-docs, python-docs-short) nor a file"),
     (["--corpus", "text:0123456789ab"], "is not kept here"),
     (["--set", "learning_rate"], "--set 'learning_rate' has no '='"),
     (["--set", "lerning_rate=1"], "there is no setting 'lerning_rate'; did you mean"),

@@ -70,7 +70,7 @@ def test_the_python_documentation_needs_no_network(docs: Corpus, monkeypatch: py
 
 def test_an_unknown_corpus_is_answered_with_the_names() -> None:
     for ask in (load, fetch):
-        with pytest.raises(ValueError, match="'shakespear' is unknown; choose one of shakespeare, python-docs, or give the path"):
+        with pytest.raises(ValueError, match=r"'shakespear' is unknown; choose one of shakespeare, python-docs, .*or give the path"):
             ask("shakespear")
 
 
@@ -271,7 +271,7 @@ def test_a_path_is_taken_in_as_a_text_and_a_name_as_a_corpus(tmp_path: Path) -> 
 
 def test_a_path_that_is_no_file_is_refused_with_the_names(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing.txt"):
-        with pytest.raises(ValueError, match=r"neither a name \(shakespeare, python-docs\) nor a file"):
+        with pytest.raises(ValueError, match=r"neither a name \(shakespeare, python-docs, .*\) nor a file"):
             resolve(str(path))
 
 

@@ -21,8 +21,8 @@ APP = PACKAGE.parent / "app.py"
 
 # A module may import those of lower rank, and those of its own part. The command line and the pages are on top.
 RANKS = {
-    "slots": 0, "settings": 0, "words": 0, "limits": 1, "config": 1, "presets": 2, "corpus": 2,
-    "model": 3, "generate": 4, "training": 5, "runs": 6, "analysis": 7, "ui": 8, "bench": 8, "cli": 9, "__main__": 10,
+    "slots": 0, "settings": 0, "words": 0, "limits": 1, "config": 1, "presets": 2, "corpus": 2, "experiment": 3,
+    "model": 4, "generate": 5, "training": 6, "runs": 7, "analysis": 8, "ui": 9, "bench": 9, "cli": 10, "__main__": 11,
 }  # fmt: skip
 PAGES = ("streamlit", "pandas", "plotly")
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nqlab.analysis.studies import shipped
 from tests.ui.conftest import page_of
 from tests.ui.studied import STUDY, filled
 
@@ -33,7 +32,6 @@ def test_own_studies_come_first_and_a_setting_can_be_chosen_without_a_mouse(own_
     assert "diverged" in set(runs["ended"])
 
 
-@pytest.mark.skipif(not shipped(), reason="no reference study is shipped yet")
 def test_where_nothing_is_there_the_reference_shows_marked_as_such(own_runs):
     test = page_of(script)
     assert "reference study" in said(test)
