@@ -24,10 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nqlab import limits
 from nqlab.settings import data_dir
 
 TRAIN_SHARE = 0.9
-MAX_TEXT_BYTES = 10_000_000
 LARGE_VOCABULARY = 1000
 SHORT = 10_000  # characters of the text to overfit
 TEXT_PREFIX = "text:"
@@ -303,8 +303,7 @@ def read_text(raw: bytes) -> tuple[str, list[str]]:
     """
     if not raw:
         raise ValueError("the text is empty (0 bytes); give a file or paste some text")
-    if len(raw) > MAX_TEXT_BYTES:
-        raise ValueError(f"the text has {len(raw):,} bytes; at most {MAX_TEXT_BYTES:,} are taken, so cut it")
+    _check_size("the text", len(raw))
     text, notes = _decode(raw)
     text, changed = _normalise(text)
     notes += changed
@@ -321,6 +320,12 @@ def read_text(raw: bytes) -> tuple[str, list[str]]:
             "with those of a smaller vocabulary; memory grows with batch x context x vocabulary"
         )
     return text, notes
+
+
+def _check_size(what: str, size: int) -> None:
+    most = limits.current().upload_bytes
+    if size > most:
+        raise ValueError(f"{what} has {size:,} bytes; at most {most:,} are taken, so cut it")
 
 
 _MARKS = ((b"\xff\xfe\x00\x00", "utf-32"), (b"\x00\x00\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -377,6 +382,20 @@ def add_text(raw: bytes | str, title: str = "pasted text", block_size: int = 1) 
     return corpus
 
 
+def remove_text(name: str) -> None:
+    """Delete a person's own text from the disk. Runs trained on it keep their curves, but can't be looked into or go on.
+
+    ValueError for a named corpus, which is not anyone's own, and for a text that is not here.
+    """
+    digest = name.removeprefix(TEXT_PREFIX)
+    path = data_dir() / "texts" / f"{digest}.txt"
+    if not name.startswith(TEXT_PREFIX) or not digest.isalnum() or not path.exists():
+        raise ValueError(f"{name!r} is no text of yours that is kept here; nothing was deleted")
+    path.with_suffix(".json").unlink(missing_ok=True)  # first, so that a text half deleted is not offered
+    path.unlink()
+    load.cache_clear()
+
+
 def _load_own(name: str) -> Corpus:
     digest = name.removeprefix(TEXT_PREFIX)
     path = data_dir() / "texts" / f"{digest}.txt"
@@ -395,6 +414,5 @@ def resolve(name_or_path: str, block_size: int = 1) -> Corpus:
     path = Path(name_or_path)
     if not path.is_file():
         raise ValueError(f"corpus {name_or_path!r} is neither a name ({', '.join(SOURCES)}) nor a file; check the path")
-    if path.stat().st_size > MAX_TEXT_BYTES:
-        raise ValueError(f"{name_or_path} has {path.stat().st_size:,} bytes; at most {MAX_TEXT_BYTES:,} are taken, so cut it")
+    _check_size(name_or_path, path.stat().st_size)
     return add_text(path.read_bytes(), path.name, block_size)

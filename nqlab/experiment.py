@@ -85,7 +85,7 @@ def of(preset: str, arms: Sequence[str], changes: Mapping[str, Any]) -> Experime
     start = presets.preset(preset)
     given = replace(start, changes)
     wanted = [presets.arm(given, arm).resolved() for arm in arms]
-    flat, before = _unresolved(given), _unresolved(start)
+    flat, before = unresolved(given), unresolved(start)
     kept = {key: value for key, value in flat.items() if value != before[key]}
     for key in list(kept):
         fewer = {k: v for k, v in kept.items() if k != key}
@@ -110,7 +110,8 @@ def of_runs(configs: Sequence[RunConfig]) -> Experiment | None:
     return min(found, key=lambda one: len(one.changes), default=None)
 
 
-def _unresolved(config: RunConfig) -> dict[str, Any]:
+def unresolved(config: RunConfig) -> dict[str, Any]:
+    """The configuration as dotted fields, defaults left at None."""
     out: dict[str, Any] = {}
     for key, value in config.model_dump(mode="json").items():
         out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
@@ -120,8 +121,8 @@ def _unresolved(config: RunConfig) -> dict[str, Any]:
 def read(parameters: Mapping[str, str]) -> tuple[Experiment, list[str]]:
     """The experiment in an address, and a sentence for each part that could not be understood.
 
-    What does not fit is left at the preset's value, so that there is always an experiment; names that are no setting are
-    an address's other business and are reported only when ``v`` is there and they are not known to the pages.
+    What does not fit is left at the preset's value, so that there is always an experiment;
+    :data:`OTHER` are no settings and are passed over.
     """
     problems = []
     version = parameters.get("v", VERSION)
@@ -145,7 +146,7 @@ def read(parameters: Mapping[str, str]) -> tuple[Experiment, list[str]]:
     arms = tuple(a for a in arms if a in presets.ARMS) or DEFAULT_ARMS
     changes: dict[str, Any] = {}
     for key, value in parameters.items():
-        if key in _OTHER:
+        if key in OTHER or key in ("v", "preset", "arms"):
             continue
         try:
             replace(presets.preset(preset), changes | {key: value})
@@ -157,9 +158,7 @@ def read(parameters: Mapping[str, str]) -> tuple[Experiment, list[str]]:
     return of(preset, arms, changes), problems
 
 
-_OTHER = frozenset(
-    ("v", "preset", "arms", "race", "run", "study", "lang", "view", "show", "lock", "predict", "teacher", "tour", "corpus_title")
-)
+OTHER = frozenset(("race", "run", "study", "lang", "view", "hide", "lock", "predict", "teacher"))  # an address's other business
 
 
 def _short(key: str) -> str:

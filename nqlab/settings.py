@@ -2,13 +2,16 @@
 
 NQLAB_DATA_DIR  corpora and own texts (default: data/ beside the package)
 NQLAB_RUNS_DIR  run folders (default: runs/ in the data folder)
-NQLAB_SLOTS     races that train at the same time; others queue (default: 1)
+NQLAB_SLOTS     races that train at the same time; others queue (default: as the limits file says, else 1)
+NQLAB_LIMITS    a file of limits for a server that many use (:mod:`nqlab.limits`; default: none)
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from nqlab import limits
 
 
 def data_dir() -> Path:
@@ -22,8 +25,8 @@ def runs_dir() -> Path:
 
 
 def slots() -> int:
-    """How many races may train at once. ValueError if the variable holds no whole number of at least 1."""
-    text = os.environ.get("NQLAB_SLOTS") or "1"
+    """How many races may train at once. ValueError if the variable holds no whole number of at least 1, or the limits file is wrong."""
+    text = os.environ.get("NQLAB_SLOTS") or str(limits.current().slots)
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"NQLAB_SLOTS is {text!r}; set it to a whole number of at least 1")
     return int(text)

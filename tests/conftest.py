@@ -30,6 +30,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NQLAB_DATA_DIR", str(folder))
     monkeypatch.setenv("NQLAB_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.delenv("NQLAB_SLOTS", raising=False)
+    monkeypatch.delenv("NQLAB_LIMITS", raising=False)
     corpora.load.cache_clear()
     torch.set_num_threads(1)
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,17 @@ class Curve:
         """The newest ``loss``, ``grad_norm`` or ``val_loss``; None before the first."""
         values = self.val[name] if name == "val_loss" else self.train[name]
         return values[-1] if values else None
+
+    def until(self, step: int) -> Curve:
+        """The curve as it was after ``step`` updates; its end is there only from the last of them on."""
+
+        def cut(part: dict[str, list[float]], updates: int) -> dict[str, list[float]]:
+            kept = bisect_right(part["step"], step - updates)
+            return {name: values[:kept] for name, values in part.items()}
+
+        samples = [sample for sample in self.samples if sample[0] <= step]
+        end = self.end if step >= self.step else None
+        return Curve(cut(self.train, 1), cut(self.val, 0), samples[-1] if samples else None, samples, end)
 
     def tokens_per_second(self) -> float | None:
         """Over the last 50 logged steps; None before the second."""

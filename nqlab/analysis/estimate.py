@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nqlab import presets
 from nqlab.config import RunConfig
 from nqlab.model.budget import flops_per_token
+from nqlab.words import _
 
 LAYER_S = 1.2e-3  # a layer's step costs at least this, however small its matrices
 
@@ -32,8 +33,8 @@ def race_s(configs: Sequence[RunConfig], vocab_size: int, tiny_step_s: float, th
 
 def in_words(seconds: float) -> str:
     """About how long, as a person says it."""
-    for limit, unit, size in ((100, "s", 1), (5400, "min", 60), (172800, "h", 3600)):
+    for limit, text, size in ((100, _("about {n} s"), 1), (5400, _("about {n} min"), 60), (172800, _("about {n} h"), 3600)):
         if seconds < limit:
             value = seconds / size
-            return f"about {value:.0f} {unit}" if value >= 10 or unit == "s" else f"about {value:.1f} {unit}"
-    return f"about {seconds / 86400:.0f} days"
+            return text.format(n=f"{value:.0f}" if value >= 10 or size == 1 else f"{value:.1f}")
+    return _("about {n} days").format(n=f"{seconds / 86400:.0f}")

@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 from nqlab import presets
 from nqlab.analysis.curves import Array, Curve, decimate, numbers, smooth
 from nqlab.config import RunConfig, difference_line
+from nqlab.words import _
 
 _STYLES = {
     "linear": ("#0072B2", "solid", ""),
@@ -174,7 +175,7 @@ def _val_trace(run: Line, x: str) -> Spec:
 
 def title_of(arm: str) -> str:
     """What people read for an arm."""
-    return presets.ARMS.get(arm, arm)
+    return _(presets.ARMS.get(arm, arm))
 
 
 def labels(configs: Sequence[RunConfig]) -> list[str]:

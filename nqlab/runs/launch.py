@@ -17,31 +17,31 @@ import coolname
 import psutil
 
 from nqlab import corpus as corpora
+from nqlab import limits, settings
 from nqlab.config import RunConfig
 from nqlab.presets import arm_of
 from nqlab.runs.files import write_json
 from nqlab.runs.race import Race
-from nqlab.runs.store import RESUMABLE, Run
+from nqlab.runs.store import RESUMABLE, Run, active_races
 
 SCHEMA_VERSION = 1
-MAX_RUNS_IN_A_RACE = 12
 MEMORY_SHARE = 0.8
 
 
 def check(configs: Sequence[RunConfig]) -> None:
     """ValueError, before anything is created, for a race that could not run: corpus, text length, device, memory, prompt."""
-    from nqlab.model.budget import training_bytes
+    from nqlab.model.budget import parameters, training_bytes
     from nqlab.training.device import check_dtype, resolve_device
 
     if not configs:
         raise ValueError("a race needs at least one variant; choose one")
-    if len(configs) > MAX_RUNS_IN_A_RACE:
-        raise ValueError(f"{len(configs)} runs are too many for one race; at most {MAX_RUNS_IN_A_RACE}")
+    limits.check_race(len(configs))
     for config in configs:
         corpus = corpora.load(config.corpus)
         corpus.check(config.model.block_size)
         device = resolve_device(config.training.device)
         check_dtype(config.training, device)
+        limits.check_run(parameters(config.model, len(corpus.vocabulary)), config.training.steps)
         needed = training_bytes(config.model, len(corpus.vocabulary), config.training.batch_size)
         if device.type == "cpu" and needed > MEMORY_SHARE * psutil.virtual_memory().total:
             raise ValueError(
@@ -143,9 +143,15 @@ def _hand_over(spare: subprocess.Popen[bytes], race: Race, runs: Sequence[Run]) 
     return spare.poll() is None
 
 
+_start_lock = threading.Lock()
+
+
 def start(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]]:
-    """Create a race and start its worker. It queues when all slots are taken."""
-    race, runs = create(runs_dir, configs)
+    """Create a race and start its worker. It queues when all slots are taken. ValueError as :func:`check`, and when
+    the queue is full."""
+    with _start_lock:  # a class that presses Start at once finds the queue as long as it is
+        limits.check_queue(len(list(active_races(runs_dir))) - settings.slots() + 1)
+        race, runs = create(runs_dir, configs)
     spawn(race, runs)
     return race, runs
 

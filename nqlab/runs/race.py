@@ -1,11 +1,12 @@
 """A race as files: which runs advance together, what they are told to do, and which process does it.
 
-``RUNS/.races/ID/race.json`` lists the runs; ``control.json`` is the wish (run, pause, stop), written by anyone;
+``RUNS/.races/ID/race.json`` lists the runs; ``control.json`` is the wish (run, pause, stop) and the pace, written by anyone;
 ``worker.json`` is the worker's word about itself (process, phase, step), believed only while that process lives.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,22 @@ class Race:
 
     def command(self, command: Command, until: int = 0) -> None:
         """Ask the worker to run, to pause once the race has come to step ``until``, or to stop."""
-        write_json(self.folder / "control.json", {"command": command, "until": until})
+        write_json(self.folder / "control.json", {"command": command, "until": until, "pace": self.pace()})
+
+    def set_pace(self, pace: float) -> None:
+        """Ask for at most ``pace`` steps of the race a second, so that people can follow; 0 for as fast as it goes.
+
+        ValueError for a pace below 0. What is computed is the same at every pace.
+        """
+        if not 0 <= pace < math.inf:
+            raise ValueError(f"pace {pace} must be 0 or more steps a second; 0 is as fast as it goes")
+        command, until = self.wish()
+        write_json(self.folder / "control.json", {"command": command, "until": until, "pace": pace})
+
+    def pace(self) -> float:
+        """The most steps a second that are asked for; 0 where nobody asked."""
+        pace = (read_json(self.folder / "control.json") or {}).get("pace")
+        return float(pace) if isinstance(pace, int | float) and pace > 0 else 0.0
 
     def wish(self) -> tuple[Command, int]:
         """What the worker is asked to do; (run, 0) where nobody said anything."""

@@ -23,7 +23,7 @@ from typing import Any
 import filelock
 import psutil
 
-from nqlab import settings
+from nqlab import limits, settings
 from nqlab.config import RunConfig
 from nqlab.model.budget import flops_per_token
 from nqlab.runs import cells
@@ -58,6 +58,7 @@ def save_study(runs_dir: Path, study: Study) -> StudyFolder:
 
     More seeds, arms or values in the same study are welcome; what is there stays.
     """
+    limits.check_study(study.size)
     for config in {c.model_copy(update={"seed": 0}) for c in study.cells()}:
         check([config])
     place = folder_of(runs_dir, study.name)

@@ -54,6 +54,8 @@ class Worker:
         self._told: tuple[Phase, int] | None = None
         self._wish_seen: tuple[int, int] | None = None
         self._wish: tuple[str, int] = ("run", 0)
+        self._pace = 0.0
+        self._begun = (-1, 0.0)  # the newest step of the race and when it began
 
     # --- what it is told
 
@@ -68,7 +70,7 @@ class Worker:
         except FileNotFoundError:
             return ("run", 0)
         if seen != self._wish_seen:
-            self._wish_seen, self._wish = seen, self.race.wish()
+            self._wish_seen, self._wish, self._pace = seen, self.race.wish(), self.race.pace()
         return self._wish
 
     def must_stop(self, step: int) -> bool:
@@ -80,9 +82,21 @@ class Worker:
                 return True
             if command == "run" or step < until:
                 self._announce("running", step)
-                return False
-            self._announce("paused", step)
+                if self._in_time(step):
+                    return False
+            else:
+                self._announce("paused", step)
             time.sleep(POLL_S)
+
+    def _in_time(self, step: int) -> bool:
+        """Whether the pace that was asked for lets a step begin; the runs of a race share a step's turn."""
+        last, begun = self._begun
+        now = time.monotonic()
+        if step > last and self._pace and now - begun < 1 / self._pace:
+            return False
+        if step > last:
+            self._begun = (step, now)
+        return True
 
     def _announce(self, phase: Phase, step: int) -> None:
         """Tell others, when there is something new to tell; while running, the step is in the events."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly
 import streamlit as st
@@ -36,7 +36,19 @@ def _component() -> Any:
     return st.components.v2.component("nqlab.livechart", js="livechart.js", isolate_styles=False)
 
 
-def live_chart(spec: Spec, *, key: str, label: str) -> None:
+class Message(NamedTuple):
+    """A chart as it is sent to the page."""
+
+    figure: str
+    height: int
+
+
+def message_of(spec: Spec) -> Message:
+    """A chart, packed."""
+    return Message(as_message(spec), spec["layout"]["height"])
+
+
+def live_chart(message: Message, *, key: str, label: str) -> None:
     """Show a chart that will change under the viewer; ``label`` says in words what a screen reader can't see."""
-    data = {"figure": as_message(spec), "label": label, "height": spec["layout"]["height"]}
+    data = {"figure": message.figure, "label": label, "height": message.height}
     _component()(key=key, data=data, height="content")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from nqlab import settings
 from nqlab.analysis.curves import CurveCache
+from nqlab.analysis.figures import Line
 from nqlab.runs import store
 from nqlab.runs.launch import prepare_spare
 from nqlab.runs.race import Race, races
 from nqlab.runs.store import Run
+from nqlab.ui.chart import Message
+from nqlab.words import _
 
 _lock = threading.Lock()
 _caches: dict[str, CurveCache] = {}
@@ -23,6 +27,25 @@ def curves() -> CurveCache:
     """The curves of all run folders, read once for everybody."""
     with _lock:
         return _caches.setdefault("curves", CurveCache())
+
+
+_drawn: dict[tuple[object, ...], Message] = {}
+MOST_DRAWN = 50
+
+
+def drawn(lines: Sequence[Line], options: Mapping[str, Any], draw: Callable[[], Message]) -> Message:
+    """A live chart as it is sent, made once for all viewers who see the same curves in the same way."""
+    curves_ = [(line.id, line.label, line.faint, line.curve.step, line.curve.last("loss"), len(line.curve.val["step"])) for line in lines]
+    key = (*curves_, *(str(value) for value in options.values()))
+    with _lock:
+        message = _drawn.get(key)
+    if message is None:
+        message = draw()
+        with _lock:
+            _drawn[key] = message
+            while len(_drawn) > MOST_DRAWN:
+                _drawn.pop(next(iter(_drawn)))
+    return message
 
 
 def keep_a_spare() -> None:
@@ -49,7 +72,8 @@ def race_in_view() -> Race | None:
         found = next((race for race in known if race.id == wanted), None)
         if found is not None:
             return found
-        st.session_state["notice"] = f"There is no race {wanted!r} here any more; this is the newest instead."
+        text = _("There is no race {name!r} here any more; this is the newest instead.")
+        st.session_state["notice"] = text.format(name=wanted)
         del st.query_params["race"]
     return next(iter(store.active_races(runs_dir())), known[0] if known else None)
 

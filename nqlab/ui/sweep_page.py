@@ -13,7 +13,7 @@ from nqlab.runs import sweep
 from nqlab.runs.study import Study, StudyFolder
 from nqlab.runs.study import studies as study_folders
 from nqlab.ui import shared, study_form
-from nqlab.ui.chart import live_chart
+from nqlab.ui.chart import live_chart, message_of
 
 TICK_S, IDLE_S = 1.5, 5.0
 NEW = "a new study"
@@ -82,9 +82,8 @@ def _panel(place: StudyFolder, was_filling: bool) -> None:
     steps = [f"{name}, step {step:,}" for name, (_, step) in zip(running, now.running)]
     st.caption(f"Training now: {'; '.join(steps)}" if steps else "Nothing is being trained at the moment.")
     lines = [Line(f"c{run.id}", name, arm_of(run.config), shared.curves().get(run.events)) for name, (run, _) in zip(running, now.running)]
-    live_chart(
-        loss_spec(lines, show=("val",), height=300, revision=study.name), key="sweep.chart", label="validation loss of the runs in training"
-    )
+    spec = loss_spec(lines, show=("val",), height=300, revision=study.name)
+    live_chart(message_of(spec), key="sweep.chart", label="validation loss of the runs in training")
     st.caption("Mean final loss · seeds ended; where not all learnt, how many did.")
     st.dataframe(pd.DataFrame(overview(place)), hide_index=True, key="sweep.table")
 

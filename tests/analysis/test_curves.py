@@ -35,6 +35,16 @@ def test_a_stopped_run_that_goes_on_has_not_ended():
     assert curve_of(records).end is None
 
 
+def test_a_curve_can_be_seen_as_it_was():
+    records = [evaluation(0, 4.0), {"type": "sample", "step": 0, "text": "a"}, step(0), step(1, 2.9), evaluation(2, 3.0)]
+    records += [{"type": "sample", "step": 2, "text": "b"}, step(2, 2.8), {"type": "done", "step": 3}]
+    curve = curve_of(records)
+    for k, upto in enumerate((2, 3, 6, 8)):
+        then = curve_of(records[:upto])
+        assert curve.until(k) == then
+    assert curve.until(99) == curve
+
+
 def test_the_cache_reads_on_and_begins_anew_when_the_file_was_cut_back(tmp_path):
     path, cache = tmp_path / "events.jsonl", CurveCache()
     assert cache.get(path).step == 0

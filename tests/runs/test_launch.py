@@ -11,7 +11,7 @@ from nqlab import presets
 from nqlab.config import RunConfig
 from nqlab.corpus import add_text
 from nqlab.runs import launch, store
-from nqlab.runs.launch import MAX_RUNS_IN_A_RACE, check, create, reopen
+from nqlab.runs.launch import check, create, reopen
 from nqlab.runs.race import Race
 from nqlab.runs.worker import Worker
 from tests.small import small
@@ -51,7 +51,7 @@ def test_two_races_in_the_same_second_have_ids_of_their_own(runs_dir: Path) -> N
     ("configs", "said"),
     [
         ([], "at least one variant"),
-        ([small(**DOCS)] * (MAX_RUNS_IN_A_RACE + 1), "13 runs are too many for one race; at most 12"),
+        ([small(**DOCS)] * 13, "13 runs are too many for one race; at most 12"),
         ([small(corpus="nonesuch")], "corpus 'nonesuch' is unknown"),
         ([small(corpus="text:0123456789ab")], "is not kept here"),
         ([small(**DOCS, block_size=60_000)], "too short for block_size 60000"),

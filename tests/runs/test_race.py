@@ -32,10 +32,28 @@ def test_the_wish_is_to_run_until_somebody_says_otherwise(race: Race) -> None:
     assert race.wish() == ("run", 0)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"command": "explode"}', '{"command": null, "until": null}'])
+def test_a_pace_outlives_pausing_and_is_no_wish_to_run(race: Race) -> None:
+    assert race.pace() == 0
+    race.pause()
+    race.set_pace(2.5)
+    assert (race.wish(), race.pace()) == (("pause", 0), 2.5)
+    race.command("run")
+    assert race.pace() == 2.5
+    race.set_pace(0)
+    assert (race.wish(), race.pace()) == (("run", 0), 0)
+    for wrong in (-1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="must be 0 or more"):
+            race.set_pace(wrong)
+
+
+BROKEN = ["", "{", '{"pace": "fast"}', '{"pace": -3}', "[]", '{"command": "explode"}', '{"command": null, "until": null}']
+
+
+@pytest.mark.parametrize("content", BROKEN)
 def test_a_broken_wish_is_to_run(race: Race, content: str) -> None:
     (race.folder / "control.json").write_text(content, encoding="utf-8")
     assert race.wish() == ("run", 0)
+    assert race.pace() == 0
 
 
 def test_a_worker_is_believed_while_its_process_lives(race: Race) -> None:

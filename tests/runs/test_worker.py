@@ -236,6 +236,28 @@ def test_it_is_a_races_turn_when_none_that_came_before_it_waits(runs_dir: Path) 
         worker.race.retire()
 
 
+def test_a_pace_makes_each_step_of_the_race_wait_its_turn_and_all_its_runs_share_it(
+    runs_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    race, runs = create(runs_dir, [small(corpus="python-docs")])
+    now = [100.0]
+    monkeypatch.setattr("nqlab.runs.worker.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nqlab.runs.worker.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    worker = Worker(race, runs)
+
+    def begun(step: int) -> float:
+        assert not worker.must_stop(step)
+        return now[0]
+
+    assert [begun(0), begun(0), begun(1)] == [100.0, 100.0, 100.0]
+    race.set_pace(4)
+    paced = [begun(2), begun(2), begun(3), begun(3), begun(4)]
+    assert paced == pytest.approx([100.25, 100.25, 100.5, 100.5, 100.75], abs=0.05)
+    race.stop()
+    assert worker.must_stop(5)
+    race.retire()
+
+
 def test_a_race_stopped_before_its_turn_has_done_nothing_and_can_be_resumed(runs_dir: Path) -> None:
     race, (run,) = create(runs_dir, [small(corpus="python-docs", steps=3)])
     race.stop()

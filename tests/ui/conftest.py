@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,14 +60,20 @@ class App:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """`streamlit run app.py` on a free port, with runs of its own."""
     chromium()
-    folder = tmp_path_factory.mktemp("app")
+    with serve(tmp_path_factory.mktemp("app")) as served:
+        yield served
+
+
+@contextmanager
+def serve(folder: Path, **variables: str) -> Iterator[App]:
+    """The app with its data and runs in ``folder``, and these environment variables."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = folder / "server.log"
     data = folder / "data"
     shutil.copytree(ROOT / "data" / "corpora", data / "corpora")
-    environment = os.environ | {"NQLAB_DATA_DIR": str(data), "NQLAB_RUNS_DIR": str(folder / "runs")}
+    environment = os.environ | {"NQLAB_DATA_DIR": str(data), "NQLAB_RUNS_DIR": str(folder / "runs"), **variables}
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with log.open("wb") as out:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)

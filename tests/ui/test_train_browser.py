@@ -239,7 +239,7 @@ def test_own_text_is_checked_then_trained_on(race, app, browser):
         ("to be or not to be", "the text is too short for block_size 64: 18 characters split into 16 to train and 2 to validate"),
         ("to be or not to be, that is the question. " * 60, "2,520 characters"),
     ):
-        page.get_by_label("or paste one").fill(text)
+        page.get_by_label("or paste one", exact=True).fill(text)
         page.get_by_role("button", name="Use this text").click()
         page.get_by_text(answer).first.wait_for(timeout=20_000)
     assert len(list(app.runs_dir.glob("*/config.json"))) == folders

@@ -112,8 +112,8 @@ def test_a_preset_fills_the_controls_and_unmatched_is_marked(page):
     page.selectbox(key="form.preset").set_value("small")
     page.run()
     assert page.number_input(key="form.model.n_embd").value == 128
-    assert page.number_input(key="form.bottleneck").value == 64
-    page.number_input(key="form.bottleneck").set_value(63)
+    assert page.number_input(key="form.model.bottleneck").value == 64
+    page.number_input(key="form.model.bottleneck").set_value(63)
     page.multiselect(key="form.arms").set_value(["nonlinear"])
     page.run()
     assert "(matched)" in " ".join(c.value for c in page.caption)

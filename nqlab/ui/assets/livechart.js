@@ -19,13 +19,14 @@ function themed(layout, node) {
   const css = getComputedStyle(node);
   const text = css.getPropertyValue("--st-text-color").trim() || css.color;
   const back = css.getPropertyValue("--st-background-color").trim() || "#ffffff";
+  const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16; // large type for a projector
   const grid = "rgba(128, 128, 128, 0.25)";
   const axis = { gridcolor: grid, linecolor: grid, zerolinecolor: grid, automargin: true };
   return {
     ...layout,
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: text, family: css.fontFamily, size: 13 },
+    font: { color: text, family: css.fontFamily, size: 13 * scale },
     hoverlabel: { bgcolor: back, bordercolor: grid, font: { color: text } },
     xaxis: { ...axis, ...layout.xaxis },
     yaxis: { ...axis, ...layout.yaxis },
