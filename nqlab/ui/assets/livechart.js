@@ -41,7 +41,11 @@ async function draw(node) {
     while (node.pending) {
       const figure = JSON.parse(node.pending);
       node.pending = null;
-      await Plotly.react(node, figure.data, themed(figure.layout, node), { responsive: true, displaylogo: false });
+      await Plotly.react(node, figure.data, themed(figure.layout, node), {
+        responsive: true,
+        displaylogo: false,
+        showSendToCloud: false, // nothing leaves this page
+      });
       node.dataset.draws = String(Number(node.dataset.draws || 0) + 1);
     }
   } catch (error) {
