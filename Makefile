@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: app test check notebooks bench clean
+.PHONY: app room test check notebooks bench clean
 
 app: .venv/.ready
 	$(BIN)/python -m streamlit run app.py
+
+# Open to the network, with the limits of .streamlit/room.toml.
+room: .venv/.ready
+	NQLAB_LIMITS=.streamlit/room.toml $(BIN)/python -m streamlit run app.py --server.address 0.0.0.0
 
 test: .venv/.ready
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

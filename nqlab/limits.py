@@ -90,5 +90,5 @@ def check_study(runs: int) -> None:
 def words() -> list[str]:
     """The limits that were set, one line each; nothing on a person's own machine. The teacher's key is not told."""
     limits = current()
-    set_here = limits.model_dump(exclude_defaults=True, exclude={"teacher"})
+    set_here = limits.model_dump(exclude_unset=True, exclude={"teacher"})
     return [f"{Limits.model_fields[name].description}: {value:,}" for name, value in set_here.items()]

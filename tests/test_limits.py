@@ -72,6 +72,13 @@ def test_a_wrong_file_opens_nothing(room: Path, text: str, said: str) -> None:
         limits.current()
 
 
+def test_the_file_that_make_room_reads_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Path(__file__).parents[1] / ".streamlit" / "room.toml"
+    monkeypatch.setenv("NQLAB_LIMITS", str(room))
+    assert len(limits.words()) == 7
+    assert f"NQLAB_LIMITS={room.relative_to(room.parents[1])}" in (room.parents[1] / "Makefile").read_text(encoding="utf-8")
+
+
 def test_a_file_that_is_not_there_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NQLAB_LIMITS", "/no/such/file.toml")
     with pytest.raises(ValueError, match="cannot be read"):
