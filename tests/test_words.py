@@ -57,7 +57,9 @@ def test_translations_name_the_same_things(language: str) -> None:
 def test_messages_are_plain_literals() -> None:
     """An f-string inside ``_()`` would never be found in a catalogue."""
     for path in (ROOT / "nqlab").rglob("*.py"):
-        assert not re.search(r"""\b_\(\s*f["']""", path.read_text(encoding="utf-8")), path
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(r"""\b_\(\s*f["']""", source), path
+        assert not re.search(r"""\{_\(["']""", source), f"{path}: a message inside an f-string is not found either"
 
 
 def test_who_reads_decides_the_language() -> None:

@@ -102,4 +102,7 @@ def _cost(config: RunConfig, vocab_size: int) -> str:
     """A variant's parameters, and plainly when they are not the baseline's."""
     extra = surplus(config.model)
     text = f"**{title_of(arm_of(config))}** {parameters(config.model, vocab_size):,}"
-    return f"{text} ({_('matched')})" if extra.matched else f"{text} :orange[{_('unmatched')}: {extra}]"
+    if extra.matched:
+        return text + " " + _("(matched)")
+    more = _("unmatched: {number:+,} ({percent:+.2f} % of the blocks)").format(number=extra.number, percent=extra.percent)
+    return f"{text} :orange[{more}]"
