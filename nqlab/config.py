@@ -199,7 +199,7 @@ def replace(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
                 f"there is no setting {key!r}"
                 + (f"; did you mean {' or '.join(near)}?" if near else f"; settings are {', '.join(config.flat())}")
             )
-        fields[name] = _parse(value)
+        fields[name] = _parse(value, optional=_default(section, name) is None)
     return validated(data)
 
 
@@ -207,6 +207,13 @@ def _full_name(key: str, data: Mapping[str, Any]) -> str:
     """``learning_rate`` for ``training.learning_rate``: the section may be left out, since no name stands in both."""
     sections = [section for section, fields in data.items() if isinstance(fields, dict) and key in fields]
     return f"{sections[0]}.{key}" if sections else key
+
+
+def _default(section: str, name: str) -> Any:
+    """A field's default; None for those, and only those, that may be left to their slots."""
+    owner = RunConfig.model_fields[section].annotation if section else RunConfig
+    assert owner is not None
+    return owner.model_fields[name].default
 
 
 def validated(data: Mapping[str, Any]) -> RunConfig:
@@ -217,11 +224,11 @@ def validated(data: Mapping[str, Any]) -> RunConfig:
         raise ValueError(explain(error)) from None
 
 
-def _parse(value: Any) -> Any:
-    """Text as typed after ``--set``: none and [..] get their meaning, the rest is left to pydantic."""
+def _parse(value: Any, optional: bool) -> Any:
+    """Text as typed after ``--set``: [..] gets its meaning, and none where a field may be None; the rest is left to pydantic."""
     if not isinstance(value, str):
         return value
-    if value.strip().lower() in {"none", "null", "default"}:
+    if optional and value.strip().lower() in {"none", "null", "default"}:
         return None
     if value.lstrip().startswith("["):
         try:

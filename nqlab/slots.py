@@ -33,6 +33,8 @@ class Entry:
 
 _P26 = "Karbevski 2026, arXiv:2603.13381"
 _P25 = "Karbevski & Mijoski 2025, arXiv:2510.23912"
+_ZS19 = "Zhang & Sennrich 2019, arXiv:1910.07467"
+_GEM = "Krause 2026, arXiv:2604.21677"
 _HALF: Mapping[str, Default] = {"query_scale": lambda _: 0.5}
 _BOTTLENECK: Mapping[str, Default] = {
     "query_scale": lambda _: 0.5,
@@ -64,12 +66,30 @@ QUERY: dict[str, Entry] = {
 
 NORM: dict[str, Entry] = {
     "layernorm": Entry("nqlab.model.norm:LayerNorm", "LayerNorm", "g (x - mean x)/sqrt(var x + eps)", "Ba et al. 2016, arXiv:1607.06450"),
-    "rmsnorm": Entry("nqlab.model.norm:RMSNorm", "RMSNorm", "g x/sqrt(mean x^2 + eps)", "Zhang & Sennrich 2019, arXiv:1910.07467"),
+    "rmsnorm": Entry("nqlab.model.norm:RMSNorm", "RMSNorm", "g x/sqrt(mean x^2 + eps)", _ZS19),
+    "prmsnorm": Entry("nqlab.model.norm:PartialRMSNorm", "pRMSNorm (6.25 %)", "g x/sqrt(mean x_i^2 + eps), the mean over i <= C/16", _ZS19),
+    "dyt": Entry("nqlab.model.norm:DyT", "DyT", "g tanh(a x) + b", "Zhu et al. 2025, arXiv:2503.10622"),
+    "dyisru": Entry("nqlab.model.norm:DyISRU", "DyISRU", "sqrt(C) x/sqrt(B + x^2)", "Stollenwerk 2025, arXiv:2503.21708"),
+    "derf": Entry("nqlab.model.norm:Derf", "Derf", "g erf(a x + s) + b", "Chen et al. 2025, arXiv:2512.10938"),
+    "none": Entry("nqlab.model.norm:NoNorm", "no norm", "x", "nqlab: what the norms are worth"),
 }
 
 ACTIVATION: dict[str, Entry] = {
     "gelu": Entry("nqlab.model.activation:GELU", "GELU (erf)", "z Phi(z)", "Hendrycks & Gimpel 2016, arXiv:1606.08415"),
+    "gelu_tanh": Entry(
+        "nqlab.model.activation:TanhGELU",
+        "GELU (tanh)",
+        "z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))",
+        "Hendrycks & Gimpel 2016, arXiv:1606.08415",
+    ),
     "relu": Entry("nqlab.model.activation:ReLU", "ReLU", "max(z, 0)", "Nair & Hinton 2010"),
+    "relu2": Entry("nqlab.model.activation:SquaredReLU", "ReLU^2", "max(z, 0)^2", "So et al. 2021, arXiv:2109.08668"),
+    "silu": Entry("nqlab.model.activation:SiLU", "SiLU", "z/(1 + exp(-z))", "Elfwing et al. 2017, arXiv:1702.03118"),
+    "gem1": Entry("nqlab.model.activation:GEM1", "GEM (N = 1)", "z^3/(1 + z^2) for z > 0, else 0", _GEM),
+    "gem2": Entry("nqlab.model.activation:GEM2", "GEM (N = 2)", "z^5/(1 + z^4) for z > 0, else 0", _GEM),
+    "egem": Entry(
+        "nqlab.model.activation:EGEM", "E-GEM (reconstruction)", "z^5/(e + z^4) for z > 0, else 0; e = 1e-4", f"{_GEM}: from its abstract"
+    ),
 }
 
 FEEDFORWARD: dict[str, Entry] = {

@@ -166,6 +166,7 @@ def test_dotted_and_bare_keys_mean_the_same() -> None:
         ("betas", "[0.9, 0.95]", (0.9, 0.95)),
         ("min_lr", "none", None),
         ("bottleneck", "Default", None),
+        ("norm", "none", "none"),
         ("sample_prompt", "ROMEO:", "ROMEO:"),
         ("sample_prompt", "[stage", "[stage"),
         ("device", "cpu", "cpu"),

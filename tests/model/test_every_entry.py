@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from nqlab import slots
-from nqlab.config import ModelConfig, RunConfig, replace
+from nqlab.analysis.redundancy import small as algebra
+from nqlab.analysis.redundancy.trained import weights_of
+from nqlab.config import ModelConfig, RunConfig, TrainingConfig, replace
 from nqlab.corpus import Corpus
+from nqlab.generate import lean, stream
 from nqlab.model import attention
 from nqlab.model.budget import block_parameters, flops_per_token, parameters
 from nqlab.model.gpt import GPT
 from nqlab.training.batches import TrainingBatches
+from nqlab.training.compiled import Job, loss_and_gradient
+from nqlab.training.optimizer import FlatAdamW
 
 VOCAB = 11
 EVERY_ENTRY = [(slot, name) for slot, entries in slots.SLOTS.items() for name in entries]
@@ -29,8 +36,19 @@ FORMULAS: dict[tuple[str, str], Callable[[int, int, int], int]] = {
     ("query", "bottleneck_linear"): lambda C, R, m: C + C * R + R * C + C,
     ("norm", "layernorm"): lambda C, R, m: C,
     ("norm", "rmsnorm"): lambda C, R, m: C,
+    ("norm", "prmsnorm"): lambda C, R, m: C,
+    ("norm", "dyt"): lambda C, R, m: 2 * C + 1,
+    ("norm", "dyisru"): lambda C, R, m: 1,
+    ("norm", "derf"): lambda C, R, m: 2 * C + 2,
+    ("norm", "none"): lambda C, R, m: 0,
     ("activation", "gelu"): lambda C, R, m: 0,
+    ("activation", "gelu_tanh"): lambda C, R, m: 0,
     ("activation", "relu"): lambda C, R, m: 0,
+    ("activation", "relu2"): lambda C, R, m: 0,
+    ("activation", "silu"): lambda C, R, m: 0,
+    ("activation", "gem1"): lambda C, R, m: 0,
+    ("activation", "gem2"): lambda C, R, m: 0,
+    ("activation", "egem"): lambda C, R, m: 0,
     ("feedforward", "dense"): lambda C, R, m: C * m + m * C,
 }
 
@@ -142,17 +160,73 @@ def test_it_says_what_it_is_and_where_it_comes_from(slot: str, name: str) -> Non
 
 @every_entry
 def test_it_learns_one_batch_by_heart(slot: str, name: str, docs: Corpus) -> None:
-    config = config_with(slot, name, n_embd=32, n_layer=1)
+    config = config_with(slot, name, n_embd=32, n_layer=1, init_std=0.2)  # what squashes instead of norming needs a larger start
     model = GPT(config, len(docs.vocabulary))
     x, y = TrainingBatches(torch.from_numpy(docs.ids), config.block_size, 4, seed=3).at(0)
     assert len(x[:, 0].unique()) == 4, "windows that begin alike could not be told apart"
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(80):
         loss = model.loss(x, y)
+        if loss.item() < 0.05:
+            return
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    assert model.loss(x, y).item() < 0.05
+    pytest.fail(f"after 80 updates the loss is still {loss.item():.2f}")
+
+
+@every_entry
+def test_vectors_and_single_numbers_do_not_decay_and_matrices_do(slot: str, name: str) -> None:
+    model = GPT(config_with(slot, name), VOCAB)
+    optimizer = FlatAdamW(model, TrainingConfig(learning_rate=0.5, weight_decay=0.5), torch.device("cpu"))
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    optimizer.step()  # the gradients are zero, so that only decay moves anything
+    for n, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[n] * (1 - 0.25) if parameter.dim() >= 2 else before[n]), n
+
+
+@every_entry
+def test_its_text_with_the_cache_is_that_without_beyond_a_full_context(slot: str, name: str) -> None:
+    model = GPT(config_with(slot, name, init_std=0.5), VOCAB, seed=1).double()
+    prompts = ids_of(model.config, batch=2)[:, :3]
+    texts = [torch.stack(list(islice(stream(model, prompts, seed=5, use_cache=c), 18))) for c in (True, False)]
+    assert torch.equal(*texts)
+    assert len(texts[0].unique()) > 3
+
+
+@every_entry
+def test_its_lean_twin_computes_the_same_bits(slot: str, name: str) -> None:
+    model = GPT(config_with(slot, name, dropout=0.5), VOCAB, seed=1)
+    ids = ids_of(model.config)
+    assert torch.equal(lean(model)(ids), model.eval()(ids))
+
+
+@every_entry
+def test_the_redundancy_algebra_takes_it_or_says_that_it_does_not(slot: str, name: str) -> None:
+    model = GPT(config_with(slot, name), VOCAB, seed=1).double()
+    try:
+        architecture, weights = weights_of(model)
+    except ValueError as refusal:
+        if repr(name) in str(refusal):
+            return
+        raise
+    ids = ids_of(model.config)
+    torch.testing.assert_close(algebra.forward(weights, architecture, ids), model(ids), rtol=1e-10, atol=1e-10)
+
+
+@every_entry
+def test_its_loss_and_gradient_can_be_traced_as_one_graph(slot: str, name: str) -> None:
+    config = config_with(slot, name)
+    model = GPT(config, VOCAB, seed=1)
+    function, example = loss_and_gradient(Job(config.resolved(), VOCAB, 3, "float32", "cpu", 1))
+    graph = make_fx(function, tracing_mode="fake")(*example)
+    ids = ids_of(config)
+    traced = graph([p.detach() for p in model.parameters()], ids, ids.roll(-1, 1))
+    loss = model.loss(ids, ids.roll(-1, 1))
+    expected = (loss, *torch.autograd.grad(loss, list(model.parameters())))
+    for mine, theirs in zip(traced, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
 
 
 def test_an_unknown_entry_is_answered_with_the_names() -> None:

@@ -30,16 +30,17 @@ def weights_of(model: GPT) -> tuple[Architecture, Weights]:
 
     ValueError for another query than ``linear``, or a norm that the rule does not know.
     """
-    last = model.config.n_layer
-    out: Weights = {"E": model.wte.weight, "P": model.wpe.weight, f"gain.x{last}": model.norm_f.weight}
+    architecture, last = of_config(model.config, model.vocab_size), model.config.n_layer
+    out: Weights = {"E": model.wte.weight, "P": model.wpe.weight}
     out |= {} if model.config.tied else {"U": model.lm_head.weight.T}
     for layer, block in enumerate(_blocks(model)):
         attn, ffn = block.attn, block.ffn
         linears = {"K": attn.key, "V": attn.value, "O": attn.out, "A": ffn.hidden, "B": ffn.out}
         out |= {f"{layer}.{letter}": linear.weight.T for letter, linear in linears.items()}
         out[f"{layer}.Q"] = _projection(attn.query, model.config.query).weight.T * attn.query.scale
-        out |= {f"gain.x{layer}": block.norm_1.weight, f"gain.m{layer}": block.norm_2.weight}
-    return of_config(model.config, model.vocab_size), {name: tensor.detach().cpu().double() for name, tensor in out.items()}
+        out |= {f"gain.x{layer}": block.norm_1.weight, f"gain.m{layer}": block.norm_2.weight} if architecture.norm != "none" else {}
+    out |= {f"gain.x{last}": model.norm_f.weight} if architecture.norm != "none" else {}
+    return architecture, {name: tensor.detach().cpu().double() for name, tensor in out.items()}
 
 
 @torch.no_grad()
