@@ -19,7 +19,13 @@ from nqlab import slots
 
 # Settings that came after runs had been kept, with the value at which a run is what it was before they came: at this
 # value they are left out of the hash, so that old runs, and studies half filled, keep theirs.
-LATER: dict[str, Any] = {"training.compile": False}
+LATER: dict[str, Any] = {
+    "training.compile": False,
+    "model.key": "linear",
+    "model.value": "linear",
+    "model.position": "learned",
+    "model.qk_norm": False,
+}
 
 
 class _Frozen(BaseModel):
@@ -34,10 +40,14 @@ class ModelConfig(_Frozen):
     n_embd: int = Field(64, ge=2, le=16384, description="width C")
     block_size: int = Field(64, ge=1, le=65536, description="context length T")
     query: str = Field("linear", description="how the query is made")
+    key: str = Field("linear", description="how the key is made")
+    value: str = Field("linear", description="how the value is made")
+    position: str = Field("learned", description="how a character's place is told: a learned vector, or rope, which turns query and key")
     norm: str = "layernorm"
     activation: str = "gelu"
     feedforward: str = "dense"
-    bottleneck: int | None = Field(None, ge=1, description="width R of f, for queries that have one; default C/2")
+    qk_norm: bool = Field(False, description="each head's query and key divided by their RMS before they are compared")
+    bottleneck: int | None = Field(None, ge=1, description="width R of f, for queries, keys and values that have one; default C/2")
     query_scale: float | None = Field(None, gt=0, description="factor on the whole query; default 1 for linear, 1/2 for the rest")
     query_output_gain: float | None = Field(None, ge=0, description="initial gain of f's last norm; 0 starts at the identity query")
     ffn_hidden: int | None = Field(None, ge=1, description="hidden width of the MLP; default 4C")
@@ -57,6 +67,10 @@ class ModelConfig(_Frozen):
                 f"n_embd {self.n_embd} is not a multiple of n_head {self.n_head}; "
                 f"take n_embd {' or '.join(widths)}, or n_head {', '.join(map(str, sorted(heads)))}"
             )
+        resolved = self.resolved()
+        for slot in slots.SLOTS:
+            if problem := slots.entry(slot, getattr(self, slot)).check(resolved):
+                raise ValueError(problem)
         return self
 
     @property

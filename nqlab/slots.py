@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 Default = Callable[[int], Any]
+Check = Callable[[Any], str | None]  # a resolved ModelConfig -> what does not fit, in words
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Entry:
 
     ``target`` is ``"module:Class"``; ``title`` is what people read; ``formula`` is in the notation of the papers;
     ``source`` is the publication (or "nqlab" where the entry is ours); ``options`` maps each field of
-    ``ModelConfig`` that the class reads to its default, a function of C.
+    ``ModelConfig`` that the class reads to its default, a function of C; ``check`` says what of a configuration does not
+    go with the entry, if anything.
     """
 
     target: str
@@ -29,6 +31,7 @@ class Entry:
     formula: str
     source: str
     options: Mapping[str, Default] = field(default_factory=dict)
+    check: Check = lambda config: None
 
 
 _P26 = "Karbevski 2026, arXiv:2603.13381"
@@ -102,7 +105,59 @@ FEEDFORWARD: dict[str, Entry] = {
     ),
 }
 
-SLOTS: dict[str, dict[str, Entry]] = {"query": QUERY, "norm": NORM, "activation": ACTIVATION, "feedforward": FEEDFORWARD}
+
+def _projection(letter: str, what: str) -> dict[str, Entry]:
+    """The entries of the key slot, or of the value slot."""
+    return {
+        "linear": Entry(
+            "nqlab.model.keyvalue:LinearProjection",
+            f"linear {what}",
+            f"{letter} = x W_{letter.upper()}",
+            "Vaswani et al. 2017, arXiv:1706.03762",
+        ),
+        "nonlinear": Entry(
+            "nqlab.model.keyvalue:NonlinearProjection",
+            f"nonlinear {what}",
+            f"{letter} = (x + f(x))/2, f as in the nonlinear query",
+            f"nqlab, after {_P26}, which leaves it to future work",
+            {"bottleneck": _BOTTLENECK["bottleneck"]},
+        ),
+    }
+
+
+KEY, VALUE = _projection("k", "key"), _projection("v", "value")
+
+
+def _even_heads(config: Any) -> str | None:
+    if config.head_size % 2 == 0:
+        return None
+    pair = 2 * config.n_head
+    below = config.n_embd // pair * pair
+    widths = " or ".join(str(c) for c in (below, below + pair) if c)
+    sizes = f"n_embd {config.n_embd} over n_head {config.n_head} is {config.head_size}"
+    return f"position 'rope' turns pairs of channels, but {sizes}, which is odd; take n_embd {widths}, or position 'learned'"
+
+
+POSITION: dict[str, Entry] = {
+    "learned": Entry("nqlab.model.position:LearnedPositions", "learned positions", "x = E[id] + P[t]", "Radford et al. 2019 (GPT-2)"),
+    "rope": Entry(
+        "nqlab.model.position:RotaryPositions",
+        "rotary positions (RoPE)",
+        "pair i of q and k turned by t 10000^(-2i/D)",
+        "Su et al. 2021, arXiv:2104.09864",
+        check=_even_heads,
+    ),
+}
+
+SLOTS: dict[str, dict[str, Entry]] = {
+    "query": QUERY,
+    "key": KEY,
+    "value": VALUE,
+    "position": POSITION,
+    "norm": NORM,
+    "activation": ACTIVATION,
+    "feedforward": FEEDFORWARD,
+}
 
 
 def entry(slot: str, name: str) -> Entry:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from nqlab import slots
-from nqlab.config import ModelConfig, RunConfig, TrainingConfig, difference, difference_line, replace, validated
+from nqlab import presets, slots
+from nqlab.config import LATER, ModelConfig, RunConfig, TrainingConfig, difference, difference_line, replace, validated
+from nqlab.runs.study import read_study
 
+REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 NONLINEAR = replace(RunConfig(), {"query": "nonlinear"})
 
 # One other value for every field: a changed field must change the hash, and a new field must be added here.
@@ -17,6 +21,10 @@ OTHER_VALUES: dict[str, Any] = {
     "model.n_embd": 66,
     "model.block_size": 63,
     "model.query": "bottleneck_linear",
+    "model.key": "nonlinear",
+    "model.value": "nonlinear",
+    "model.position": "rope",
+    "model.qk_norm": True,
     "model.norm": "rmsnorm",
     "model.activation": "relu",
     "model.bottleneck": 31,
@@ -110,6 +118,36 @@ def test_a_configuration_cannot_be_changed_in_place() -> None:
 
 def test_the_hash_of_the_default_run_is_what_it_always_was() -> None:
     assert RunConfig().short_hash() == "501b7daba5"
+
+
+# Of the arms linear, nonlinear and wide_mlp, written down when LATER held one field.
+HASHES = {
+    "tiny": ("501b7daba5", "301aa8936a", "cf73a207d3"),
+    "small": ("a396ad57dc", "45daced707", "3ddd2b136c"),
+    "medium": ("4f291fabe3", "9d996b845b", "a95c2ed343"),
+    "gpu": ("f069959194", "908f1862de", "ce452ff242"),
+    "gpt2": ("95e1b75e54", "02792d9a58", "5fd2ce3bf2"),
+}
+
+
+@pytest.mark.parametrize("name", presets.PRESETS)
+def test_the_presets_keep_the_hashes_they_had_before_later_settings_came(name: str) -> None:
+    found = [presets.arm(presets.preset(name), arm).short_hash() for arm in ("linear", "nonlinear", "wide_mlp")]
+    assert tuple(found) == HASHES[name]
+
+
+@pytest.mark.parametrize("table", sorted(REFERENCE.glob("*.parquet")), ids=lambda path: path.stem)
+def test_the_runs_of_the_shipped_studies_keep_their_names(table: Path) -> None:
+    rows = pd.read_parquet(table, columns=["id", "config"]).to_dict("records")
+    assert rows
+    assert [RunConfig.from_json(row["config"]).short_hash() for row in rows] == [row["id"] for row in rows]
+    cells = {config.short_hash() for config in read_study(table.with_suffix(".json")).cells()}
+    assert {row["id"] for row in rows} <= cells
+
+
+def test_at_its_later_default_a_setting_is_out_of_the_hash_and_at_no_other_value() -> None:
+    flat = RunConfig().flat()
+    assert {key: flat[key] for key in LATER} == LATER
 
 
 def test_a_default_spelled_out_and_a_default_left_out_are_the_same_run() -> None:

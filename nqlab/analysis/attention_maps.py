@@ -73,7 +73,7 @@ def weights_of(model: GPT, ids: Tensor) -> list[Tensor]:
         model.train(was_training)
         for handle in handles:
             handle.remove()
-    return [attention_weights(_by_head(seen[a.query], a), _by_head(seen[a.key], a)) for a in attentions]
+    return [attention_weights(*a.compared(_by_head(seen[a.query], a), _by_head(seen[a.key], a))) for a in attentions]
 
 
 def attention_maps(model: GPT, vocabulary: Vocabulary, prompt: str) -> AttentionMaps:

@@ -137,7 +137,7 @@ def with_linear_f(model: GPT, maps: Sequence[Tensor]) -> GPT:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A layer's x, q and k on some windows, on the CPU: x and q (N T, C), both also by head as (N, H, T, D)."""
+    """What a layer does on some windows, on the CPU: x and q (N T, C); queries and keys by head as scores compare them, (N, H, T, D)."""
 
     x: Tensor
     q: Tensor
@@ -196,8 +196,8 @@ def _seen(model: GPT, ids: Tensor) -> list[_Seen]:
 
 def _joined(attn: CausalSelfAttention, pieces: list[tuple[Tensor, Tensor, Tensor]]) -> _Seen:
     x, q, k = (torch.cat(parts) for parts in zip(*pieces))  # (N, T, C) each
-    heads = [t.view(*t.shape[:2], attn.n_head, attn.head_size).transpose(1, 2) for t in (q, k)]  # (N, H, T, D)
-    return _Seen(x.flatten(0, 1), q.flatten(0, 1), *heads)
+    q_heads, k_heads = (t.view(*t.shape[:2], attn.n_head, attn.head_size).transpose(1, 2) for t in (q, k))  # (N, H, T, D)
+    return _Seen(x.flatten(0, 1), q.flatten(0, 1), *attn.compared(q_heads, k_heads))
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def _with_queries(model: GPT, name: str, make: Callable[[ModelConfig, int], Quer
     for layer, attn in enumerate(_attentions(new)):
         options: dict[str, Any] = {"bottleneck": None, "query_output_gain": None, "query_scale": attn.query.scale}
         new.config = model.config.model_copy(update={"query": name, **options})
-        attn.query = make(new.config, layer).to(attn.key.weight)
+        attn.query = make(new.config, layer).to(attn.out.weight)
     return new
 
 

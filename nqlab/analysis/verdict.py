@@ -133,13 +133,19 @@ def _rest(result: Result, tuned: Collection[str]) -> Fields:
 def _setting(result: Result, tuned: Collection[str]) -> Fields:
     """What was set for this run: the tuned fields, and its arm's own ones where they are not the usual."""
     flat = fields_of(result)
-    options = slots.entry("query", result.config.model.query).options
     own = [
         (f"model.{name}", flat[f"model.{name}"])
-        for name, default in options.items()
+        for name, default in _read(result).items()
         if flat[f"model.{name}"] != default(result.config.model.n_embd)
     ]
     return tuple((key, flat[key]) for key in tuned) + tuple(own)
+
+
+def _read(result: Result) -> dict[str, slots.Default]:
+    """The fields of OWN that this run reads, with their defaults: a nonlinear key has a bottleneck, whatever the arm."""
+    model = result.config.model
+    options = [slots.entry(slot, getattr(model, slot)).options for slot in ("query", "key", "value")]
+    return {name: default for part in options for name, default in part.items() if f"model.{name}" in OWN}
 
 
 def _shared(setting: Fields) -> Fields:
@@ -337,7 +343,7 @@ def refused(size: str, arm: str, baseline: str, reason: str) -> Row:
 
 def _alike(a: Fields, b: Fields, mine: Result, theirs: Result) -> bool:
     """Whether own settings that both arms read are the same: both the arm's usual one, or equal."""
-    read = [set(slots.entry("query", r.config.model.query).options) for r in (mine, theirs)]
+    read = [set(_read(r)) for r in (mine, theirs)]
     usual_a, usual_b = dict(a), dict(b)
     flats = mine.flat, theirs.flat
     return all(

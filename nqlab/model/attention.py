@@ -1,4 +1,4 @@
-"""Causal multi-head attention around a query slot, and the cache of keys and values for generation."""
+"""Causal multi-head attention around its slots, and the cache of keys and values for generation."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class KeyValueCache:
 
 
 EXPLICIT_UP_TO = 512  # positions
+QK_EPS = 1e-6
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout: float = 0.0) -> Tensor:
@@ -58,15 +59,18 @@ def attend_explicitly(q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout: fl
 
 
 class CausalSelfAttention(nn.Module):
-    """softmax(q k^T / sqrt(D)) v with a causal mask; q from the query slot, k = x W_K, v = x W_V, no biases."""
+    """softmax(q k^T / sqrt(D)) v with a causal mask; query, key and value are slots, no biases.
+
+    With ``qk_norm`` each head's q and k are divided by their RMS (eps 1e-6, no gain) before they are turned by their
+    position, where the position slot turns them.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width = config.n_embd
         self.n_head, self.head_size, self.dropout = config.n_head, config.head_size, config.dropout
-        self.query = slots.load("query", config.query)(config)
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
+        self.query, self.key, self.value = (slots.load(s, getattr(config, s))(config) for s in ("query", "key", "value"))
+        self.qk_norm, self.turned = config.qk_norm, slots.load("position", config.position).turned
         self.out = nn.Linear(width, width, bias=False)
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -75,9 +79,16 @@ class CausalSelfAttention(nn.Module):
             return x.view(batch, self.n_head, 1, self.head_size)  # (B, H, 1, D), the same with one operation less
         return x.view(batch, time, self.n_head, self.head_size).transpose(1, 2)  # (B, H, T, D)
 
+    def compared(self, q: Tensor, k: Tensor, past: int = 0) -> tuple[Tensor, Tensor]:
+        """What the scores compare of queries and keys (B, H, T, D), whose first stands at position ``past``."""
+        if self.qk_norm:
+            q, k = (F.rms_norm(z, z.shape[-1:], None, QK_EPS) for z in (q, k))
+        return self.turned(q, k, past)
+
     def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """(B, T, C) -> (B, T, C). With a cache, x holds only the new positions: all at first, then one at a time."""
         q, k, v = self._heads(self.query(x)), self._heads(self.key(x)), self._heads(self.value(x))
+        q, k = self.compared(q, k, 0 if cache is None else cache.length)
         causal = True
         if cache is not None:
             causal = cache.length == 0

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from nqlab import slots
 from nqlab.config import ModelConfig
 
+IN_A_BLOCK = ("query", "key", "value", "feedforward")  # slots with matrices
+
 
 def block_parameters(config: ModelConfig) -> int:
-    """Learned numbers in all blocks: per layer the query, 3 C^2 (K, V, O), the feed-forward and two norms."""
+    """Learned numbers in all blocks: per layer query, key, value, C^2 (W_O), the feed-forward and two norms."""
     width = config.n_embd
-    query, ffn, norm = (slots.load(slot, getattr(config, slot)) for slot in ("query", "feedforward", "norm"))
-    return int(config.n_layer * (query.count(config) + 3 * width**2 + ffn.count(config) + 2 * norm.count(width)))
+    parts = sum(slots.load(slot, getattr(config, slot)).count(config) for slot in IN_A_BLOCK)
+    return int(config.n_layer * (parts + width**2 + 2 * slots.load("norm", config.norm).count(width)))
 
 
 def parameters(config: ModelConfig, vocab_size: int) -> int:
-    """All learned numbers: blocks, token and position embeddings, final norm, and the output matrix if untied."""
+    """All learned numbers: blocks, token embeddings, positions, final norm, and the output matrix if untied."""
     width = config.n_embd
     final = slots.load("norm", config.norm).count(width)
-    embeddings = (vocab_size * (1 if config.tied else 2) + config.block_size) * width
+    embeddings = vocab_size * (1 if config.tied else 2) * width + slots.load("position", config.position).count(config)
     return int(block_parameters(config) + embeddings + final)
 
 
@@ -29,9 +31,9 @@ def flops_per_token(config: ModelConfig, vocab_size: int) -> int:
     A training step costs about three times this. Norms, activations and softmax are left out, as is usual.
     """
     width = config.n_embd
-    query, ffn = (slots.load(slot, getattr(config, slot)) for slot in ("query", "feedforward"))
+    parts = sum(slots.load(slot, getattr(config, slot)).flops(config) for slot in IN_A_BLOCK)
     attention = 2 * 2 * config.block_size * width
-    layer = query.flops(config) + 2 * 3 * width**2 + ffn.flops(config) + attention
+    layer = parts + 2 * width**2 + attention
     return int(config.n_layer * layer + 2 * width * vocab_size)
 
 
@@ -44,8 +46,8 @@ def training_bytes(config: ModelConfig, vocab_size: int, batch_size: int) -> int
 
 
 def baseline_of(config: ModelConfig) -> ModelConfig:
-    """The linear-query model of the same shape with the default MLP: what a surplus is counted against."""
-    return config.model_copy(update={"query": "linear", "query_scale": None, "ffn_hidden": None})
+    """The model of the same shape with linear query, key and value and the default MLP: what a surplus is counted against."""
+    return config.model_copy(update={"query": "linear", "key": "linear", "value": "linear", "query_scale": None, "ffn_hidden": None})
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A GPT-2 backbone in pre-norm form whose query, norm, activation and feed-forward are slots.
+"""A GPT-2 backbone in pre-norm form whose projections, positions, norm, activation and feed-forward are slots.
 
 No variant's name stands here. Nothing trains, samples or reads files here either.
 """
@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Token and position embeddings, blocks, a final norm, and the output matrix, tied to the embedding by default.
+    """Token embeddings with positions, blocks, a final norm, and the output matrix, tied to the embedding by default.
 
     Every tensor of two dimensions starts as N(0, init_std), the two residual outputs of a block as
     N(0, init_std / sqrt(2 n_layer)), each drawn from a generator keyed by (seed, tensor name): tensors that two
@@ -50,7 +50,7 @@ class GPT(nn.Module):
             raise ValueError(f"vocab_size {vocab_size} must be at least 1")
         self.config, self.vocab_size = config, vocab_size
         self.wte = nn.Embedding(vocab_size, config.n_embd)
-        self.wpe = nn.Embedding(config.block_size, config.n_embd)
+        self.wpe = slots.load("position", config.position)(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm_f = slots.load("norm", config.norm)(config.n_embd)
         self.lm_head = nn.Linear(config.n_embd, vocab_size, bias=False)
@@ -77,7 +77,7 @@ class GPT(nn.Module):
         time = ids.shape[1]
         if past + time > self.config.block_size:
             raise ValueError(f"{past + time} positions are more than block_size {self.config.block_size}; crop the text to its end")
-        x = self.wte(ids) + self.wpe.weight[past : past + time]  # (B, T, C)
+        x = self.wpe(self.wte(ids), past)  # (B, T, C)
         if self.config.dropout:
             x = F.dropout(x, self.config.dropout, self.training)
         for i, block in enumerate(self.blocks):

@@ -34,6 +34,12 @@ FORMULAS: dict[tuple[str, str], Callable[[int, int, int], int]] = {
     ("query", "residual_linear"): lambda C, R, m: C * C,
     ("query", "nonlinear"): lambda C, R, m: C + C * R + R * C + C,
     ("query", "bottleneck_linear"): lambda C, R, m: C + C * R + R * C + C,
+    ("key", "linear"): lambda C, R, m: C * C,
+    ("key", "nonlinear"): lambda C, R, m: C + C * R + R * C + C,
+    ("value", "linear"): lambda C, R, m: C * C,
+    ("value", "nonlinear"): lambda C, R, m: C + C * R + R * C + C,
+    ("position", "learned"): lambda C, R, m: 8 * C,
+    ("position", "rope"): lambda C, R, m: 0,
     ("norm", "layernorm"): lambda C, R, m: C,
     ("norm", "rmsnorm"): lambda C, R, m: C,
     ("norm", "prmsnorm"): lambda C, R, m: C,
@@ -125,8 +131,9 @@ def test_every_entry_has_its_count_written_out_in_this_test() -> None:
 def test_the_count_is_the_formula_and_what_is_there(slot: str, name: str, width: int, bottleneck: int, hidden: int, tied: bool) -> None:
     config = config_with(slot, name, n_embd=width, bottleneck=bottleneck, ffn_hidden=hidden, tied=tied)
     parts = {s: FORMULAS[s, getattr(config, s)](width, bottleneck, hidden) for s in slots.SLOTS}
-    blocks = 2 * (parts["query"] + 3 * width**2 + parts["feedforward"] + parts["activation"] + 2 * parts["norm"])
-    total = blocks + VOCAB * width * (1 if tied else 2) + config.block_size * width + parts["norm"]
+    matrices = parts["query"] + parts["key"] + parts["value"] + width**2 + parts["feedforward"] + parts["activation"]
+    blocks = 2 * (matrices + 2 * parts["norm"])
+    total = blocks + VOCAB * width * (1 if tied else 2) + parts["position"] + parts["norm"]
     assert block_parameters(config) == blocks
     assert parameters(config, VOCAB) == total
     model = GPT(config, VOCAB)

@@ -100,12 +100,14 @@ class Architecture:
 
 
 def of_config(config: ModelConfig, vocab_size: int) -> Architecture:
-    """The architecture of one of the lab's own models: pre-norm, both skips, learned positions, no biases.
+    """The architecture of one of the lab's own models: pre-norm, both skips, no biases.
 
-    ValueError for a norm or feed-forward that the rule does not know.
+    ValueError for a norm, feed-forward, key or value that the rule does not know.
     """
     check_choice("norm", config.norm, CHOICES["norm"])
     check_choice("feedforward", config.feedforward, ("dense",))
+    for projection in ("key", "value"):
+        check_choice(projection, getattr(config, projection), ("linear",))
     return Architecture(
         n_embd=config.n_embd,
         n_head=config.n_head,
@@ -115,6 +117,8 @@ def of_config(config: ModelConfig, vocab_size: int) -> Architecture:
         skips="both",
         norm=config.norm,  # type: ignore[arg-type]  # checked above
         tied=config.tied,
+        positions=config.position,  # type: ignore[arg-type]  # the same names
+        qk_norm=config.qk_norm,
         activation=config.activation,
     )
 

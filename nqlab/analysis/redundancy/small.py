@@ -18,13 +18,14 @@ from torch.nn import functional as F
 from nqlab import slots
 from nqlab.analysis.redundancy.architecture import Architecture
 from nqlab.analysis.redundancy.structure import states_of
+from nqlab.model.attention import QK_EPS
 from nqlab.model.gpt import keyed_generator
+from nqlab.model.position import RotaryPositions
 
 Weights = dict[str, Tensor]
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 CONDITION = 200.0
 QUERY_SCALE = 2.0
-QK_EPS = 1e-6
 
 
 def shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
@@ -138,7 +139,7 @@ def attention(weights: Weights, architecture: Architecture, layer: int, x: Tenso
     if architecture.qk_norm:
         q, k = (F.rms_norm(z, z.shape[-1:], None, QK_EPS) for z in (q, k))
     if architecture.positions == "rope":
-        q, k = rotated(q), rotated(k)
+        q, k = RotaryPositions.turned(q, k, 0)
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=architecture.kv_heads < architecture.n_head)
     return project(weights, layer, "O", y.transpose(1, 2).flatten(2))  # (B, T, C)
 
@@ -146,16 +147,6 @@ def attention(weights: Weights, architecture: Architecture, layer: int, x: Tenso
 def heads(z: Tensor, head_size: int) -> Tensor:
     """(B, T, H D) -> (B, H, T, D)."""
     return z.unflatten(-1, (-1, head_size)).transpose(1, 2)
-
-
-def rotated(z: Tensor) -> Tensor:
-    """RoPE (Su et al. 2021): pair (2i, 2i+1) of (B, H, T, D) turned by t 10000^(-2i/D)."""
-    time, size = z.shape[-2:]
-    rate = 10_000.0 ** (-torch.arange(0, size, 2, dtype=z.dtype) / size)
-    angle = torch.arange(time, dtype=z.dtype)[:, None] * rate  # (T, D/2)
-    even, odd = z[..., ::2], z[..., 1::2]
-    turned = (even * angle.cos() - odd * angle.sin(), even * angle.sin() + odd * angle.cos())
-    return torch.stack(turned, dim=-1).flatten(-2)
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:

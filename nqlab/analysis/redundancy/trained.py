@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from nqlab.analysis.redundancy.architecture import Architecture, of_config
+from nqlab.analysis.redundancy.architecture import Architecture, check_choice, of_config
 from nqlab.analysis.redundancy.gauge import gauge_layer
 from nqlab.analysis.redundancy.small import Weights
 from nqlab.corpus import Corpus
@@ -31,7 +31,8 @@ def weights_of(model: GPT) -> tuple[Architecture, Weights]:
     ValueError for another query than ``linear``, or a norm that the rule does not know.
     """
     architecture, last = of_config(model.config, model.vocab_size), model.config.n_layer
-    out: Weights = {"E": model.wte.weight, "P": model.wpe.weight}
+    out: Weights = {"E": model.wte.weight}
+    out |= {"P": model.wpe.weight} if architecture.positions == "learned" else {}
     out |= {} if model.config.tied else {"U": model.lm_head.weight.T}
     for layer, block in enumerate(_blocks(model)):
         attn, ffn = block.attn, block.ffn
@@ -48,8 +49,14 @@ def per_head_gauge(model: GPT) -> tuple[GPT, int]:
     """A copy in float64, on the CPU, that computes the same logits with a D by D block of every Q_h and V_h equal to I.
 
     Also the numbers saved, 2 C D a layer. The query's scale multiplies W_Q from outside and is left alone. ValueError
-    for another query than ``linear``.
+    for another query, key or value than ``linear``, and where something stands between W_Q and W_K: rope, or qk_norm.
     """
+    config = model.config
+    for projection in ("key", "value"):
+        check_choice(projection, getattr(config, projection), ("linear",))
+    if config.position == "rope" or config.qk_norm:
+        between = f"position {config.position!r}" if config.position == "rope" else "qk_norm"
+        raise ValueError(f"{between} stands between W_Q and W_K, so that no block of W_Q can go into W_K; take a run without it")
     new = copy.deepcopy(model).cpu().double()
     for block in _blocks(new):
         attn = block.attn

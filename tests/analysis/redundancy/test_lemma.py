@@ -6,11 +6,12 @@ from torch import Tensor
 
 from nqlab.analysis.redundancy.architecture import Architecture
 from nqlab.analysis.redundancy.lemma import Layer, change_basis, conditioning, eliminate, example, multi_head_attention
-from nqlab.analysis.redundancy.small import conditioned, forward, heads, relative_error, rotated, token_ids
+from nqlab.analysis.redundancy.small import conditioned, forward, heads, relative_error, token_ids
 from nqlab.analysis.redundancy.trained import weights_of
 from nqlab.config import ModelConfig
 from nqlab.model.attention import CausalSelfAttention
 from nqlab.model.gpt import GPT, keyed_generator
+from nqlab.model.position import RotaryPositions
 
 ONE = Architecture(n_layer=1)
 CAUSAL = torch.ones(12, 12, dtype=torch.bool).tril()
@@ -95,7 +96,8 @@ def test_grouped_queries_share_keys_with_their_neighbours() -> None:
 
 def test_rope_makes_scores_depend_on_the_distance_alone() -> None:
     q, k = (heads(normal(1, 1, 8 + i)[..., :8].expand(1, 10, 8), 8) for i in (0, 1))
-    scores = rotated(q) @ rotated(k).transpose(-1, -2)
+    turned = RotaryPositions.turned(q, k, 0)
+    scores = turned[0] @ turned[1].transpose(-1, -2)
     torch.testing.assert_close(scores[..., 3:, 3:], scores[..., :-3, :-3], rtol=1e-12, atol=1e-12)
     assert (scores[..., 0, 1:] - scores[..., 0, :-1]).abs().min() > 1e-6
-    torch.testing.assert_close(rotated(q).norm(dim=-1), q.norm(dim=-1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(turned[0].norm(dim=-1), q.norm(dim=-1), rtol=1e-12, atol=1e-12)
