@@ -52,8 +52,8 @@ class SiLU(nn.Module):
 class GEM1(nn.Module):
     """z^(2N+1) / (e + z^(2N)) for z > 0, else 0, with N = 1 and e = 1; Krause 2026, arXiv:2604.21677.
 
-    Large z are computed as z / (1 + e z^(-2N)), so that no power overflows. Each of the two forms sees only numbers of
-    its own side, since what ``where`` drops is still differentiated, and 0 times infinity would be no number.
+    With t^(2N) = e and r = z/t below t, t/z above, it is z r^(2N) / (1 + r^(2N)) below and z / (1 + r^(2N)) above: no
+    power of a large number is taken, and no slope is infinite, not even where ``where`` drops it.
     """
 
     order: ClassVar[int] = 1
@@ -61,11 +61,9 @@ class GEM1(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Elementwise."""
-        power = 2 * self.order
-        turn = self.epsilon ** (1 / power)
-        small, large = z.clamp(0, turn), z.clamp(min=turn)
-        monomial = small**power
-        return torch.where(z > turn, large / (1 + self.epsilon * large**-power), small * monomial / (self.epsilon + monomial))
+        turn = self.epsilon ** (1 / (2 * self.order))
+        power = (z.clamp(0, turn) / z.clamp(min=turn)).square() ** self.order  # r^(2N)
+        return F.relu(z) * torch.where(z > turn, 1.0, power) / (1 + power)
 
 
 class GEM2(GEM1):
