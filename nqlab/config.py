@@ -25,6 +25,8 @@ LATER: dict[str, Any] = {
     "model.value": "linear",
     "model.position": "learned",
     "model.qk_norm": False,
+    "model.n_experts": None,
+    "model.top_k": None,
 }
 
 
@@ -50,7 +52,11 @@ class ModelConfig(_Frozen):
     bottleneck: int | None = Field(None, ge=1, description="width R of f, for queries, keys and values that have one; default C/2")
     query_scale: float | None = Field(None, gt=0, description="factor on the whole query; default 1 for linear, 1/2 for the rest")
     query_output_gain: float | None = Field(None, ge=0, description="initial gain of f's last norm; 0 starts at the identity query")
-    ffn_hidden: int | None = Field(None, ge=1, description="hidden width of the MLP; default 4C")
+    ffn_hidden: int | None = Field(
+        None, ge=1, description="hidden width of the MLP, of a mixture that of the top_k experts together; default 4C"
+    )
+    n_experts: int | None = Field(None, ge=1, le=64, description="experts of a mixture; default 4")
+    top_k: int | None = Field(None, ge=1, le=64, description="experts that each token sees; default 1, as in Switch")
     tied: bool = Field(True, description="output matrix shared with the token embedding")
     dropout: float = Field(0.0, ge=0, lt=1)
     init_std: float = Field(0.02, gt=0)

@@ -95,6 +95,17 @@ ACTIVATION: dict[str, Entry] = {
     ),
 }
 
+
+def _experts(config: Any) -> str | None:
+    if config.top_k > config.n_experts:
+        return f"top_k {config.top_k} experts cannot be chosen among n_experts {config.n_experts}; take top_k {config.n_experts} or fewer"
+    if rest := config.ffn_hidden % config.top_k:
+        below = config.ffn_hidden - rest
+        widths = " or ".join(str(m) for m in (below, below + config.top_k) if m)
+        return f"ffn_hidden {config.ffn_hidden} is not a multiple of top_k {config.top_k}, which share it; take {widths}"
+    return None
+
+
 FEEDFORWARD: dict[str, Entry] = {
     "dense": Entry(
         "nqlab.model.feedforward:Dense",
@@ -102,6 +113,14 @@ FEEDFORWARD: dict[str, Entry] = {
         "act(x W_in) W_out",
         "Vaswani et al. 2017, arXiv:1706.03762",
         {"ffn_hidden": lambda c: 4 * c},
+    ),
+    "moe": Entry(
+        "nqlab.model.experts:MixtureOfExperts",
+        "mixture of experts (active parameters as the dense MLP)",
+        "sum of p_i E_i(x) over the k largest p_i of n, p = softmax(x W_r), E_i(x) = act(x W_in) W_out",
+        "Fedus et al. 2021, arXiv:2101.03961; z-loss: Zoph et al. 2022, arXiv:2202.08906",
+        {"ffn_hidden": lambda c: 4 * c, "n_experts": lambda _: 4, "top_k": lambda _: 1},
+        _experts,
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from nqlab import presets, slots
+from nqlab import presets
 from nqlab.config import LATER, ModelConfig, RunConfig, TrainingConfig, difference, difference_line, replace, validated
 from nqlab.runs.study import read_study
 
@@ -31,6 +31,7 @@ OTHER_VALUES: dict[str, Any] = {
     "model.query_scale": 0.25,
     "model.query_output_gain": 0.0,
     "model.ffn_hidden": 255,
+    "model.feedforward": "moe",
     "model.tied": False,
     "model.dropout": 0.1,
     "model.init_std": 0.03,
@@ -56,7 +57,11 @@ OTHER_VALUES: dict[str, Any] = {
     "corpus": "python-docs",
     "seed": 1,
 }
-NO_OTHER_VALUE = {"model.feedforward"} if len(slots.FEEDFORWARD) == 1 else set()
+# Options of other entries than those of the run that is changed: what to change with them.
+OTHER_ENTRIES = {
+    "model.n_experts": ({"feedforward": "moe"}, 2),
+    "model.top_k": ({"feedforward": "moe"}, 2),
+}
 
 
 def message_of(changes: dict[str, Any]) -> str:
@@ -168,11 +173,11 @@ def test_an_option_that_no_slot_reads_is_not_part_of_the_run() -> None:
 
 
 def test_every_field_changes_the_hash() -> None:
-    fields = set(NONLINEAR.flat()) - NO_OTHER_VALUE
-    assert fields == set(OTHER_VALUES), "add another value for each new field to OTHER_VALUES"
+    assert set(NONLINEAR.flat()) == OTHER_VALUES.keys() | OTHER_ENTRIES.keys(), "add another value for each new field"
     changed = {field: replace(NONLINEAR, {field: value}) for field, value in OTHER_VALUES.items()}
+    changed |= {field: replace(NONLINEAR, entries | {field: value}) for field, (entries, value) in OTHER_ENTRIES.items()}
     hashes = {config.short_hash() for config in changed.values()} | {NONLINEAR.short_hash()}
-    assert len(hashes) == len(OTHER_VALUES) + 1
+    assert len(hashes) == len(changed) + 1
     for field, config in changed.items():
         assert field in difference(NONLINEAR, config)
 

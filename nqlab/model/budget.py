@@ -87,8 +87,9 @@ def match_parameters(config: ModelConfig, field: str, baseline: ModelConfig | No
     if getattr(config.resolved(), field) is None:
         raise ValueError(f"query {config.query!r} has no {field}; match by ffn_hidden instead")
     target = block_parameters(baseline or baseline_of(config))
-    one, two = (block_parameters(config.model_copy(update={field: width})) for width in (1, 2))
-    width = 1 + (target - one) // (two - one)
+    unit = (config.resolved().top_k or 1) if field == "ffn_hidden" else 1  # experts share a hidden width evenly
+    one, two = (block_parameters(config.model_copy(update={field: width})) for width in (unit, 2 * unit))
+    width = unit + unit * ((target - one) // (two - one))
     if width < 1:
         raise ValueError(f"no {field} makes {config.query!r} as small as the baseline; match by the other width")
     return config.model_copy(update={field: width})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from nqlab import slots
 from nqlab.config import ModelConfig
 from nqlab.model.attention import CausalSelfAttention, KeyValueCache
+from nqlab.model.feedforward import Feedforward
 
 
 class Block(nn.Module):
@@ -26,7 +28,7 @@ class Block(nn.Module):
         self.norm_1 = norm(config.n_embd)
         self.attn = CausalSelfAttention(config)
         self.norm_2 = norm(config.n_embd)
-        self.ffn = slots.load("feedforward", config.feedforward)(config)
+        self.ffn: Feedforward = slots.load("feedforward", config.feedforward)(config)
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
@@ -88,6 +90,27 @@ class GPT(nn.Module):
         """Mean cross-entropy in nats per character of targets (B, T) given ids (B, T)."""
         logits = self(ids)
         return F.cross_entropy(logits.view(-1, self.vocab_size), targets.reshape(-1))
+
+    def objective(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """What training minimises, and :meth:`loss`, which it reports: one tensor, unless a feed-forward adds a loss of its own."""
+        total = loss = self.loss(ids, targets)
+        for ffn in self._feedforwards():
+            if ffn.auxiliary is not None:
+                total, ffn.auxiliary = total + ffn.auxiliary, None
+        return total, loss
+
+    def expert_load(self) -> tuple[tuple[float, ...], ...]:
+        """For each layer with experts, each one's share of the choices in the last forward in training; to four digits."""
+        loads = [ffn.load for ffn in self._feedforwards() if ffn.load is not None]
+        return tuple(tuple(round(share, 4) for share in load.tolist()) for load in loads)
+
+    @property
+    def no_graph(self) -> str:
+        """Why an update of this model cannot be compiled; empty if it can."""
+        return next((ffn.no_graph for ffn in self._feedforwards() if ffn.no_graph), "")
+
+    def _feedforwards(self) -> list[Feedforward]:
+        return [cast(Block, block).ffn for block in self.blocks]
 
 
 def keyed_generator(*key: object) -> torch.Generator:

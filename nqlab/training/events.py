@@ -32,7 +32,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Step(Event):
-    """One update: the batch's loss before it, the rate and the gradient norm (before clipping) used in it."""
+    """One update: the batch's loss before it, the rate and the gradient norm (before clipping) used in it.
+
+    ``expert_load`` has, for each layer with a mixture of experts, each expert's share of the batch; records of models
+    without one do not have it. ``loss`` is the cross-entropy alone; the gradient is that of all that is minimised.
+    """
 
     type = "step"
     loss: float
@@ -40,6 +44,14 @@ class Step(Event):
     grad_norm: float
     tokens: int
     elapsed_s: float
+    expert_load: tuple[tuple[float, ...], ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """As :meth:`Event.record`."""
+        data = super().record()
+        if not self.expert_load:
+            del data["expert_load"]
+        return data
 
 
 @dataclass(frozen=True)

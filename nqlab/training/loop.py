@@ -228,12 +228,12 @@ class _Run:
         tokens = self.tokens
         self.step += 1
         if logged:
-            yield Step(self.index, step, numbers[0], rate, numbers[1], tokens, self.elapsed_s)
+            yield Step(self.index, step, numbers[0], rate, numbers[1], tokens, self.elapsed_s, self.model.expert_load())
 
     def _eager(self, x: Tensor, y: Tensor) -> Tensor:
         with self._autocast():
-            loss = self.model.loss(x, y)
-        loss.backward()
+            total, loss = self.model.objective(x, y)
+        total.backward()
         return loss
 
     def _seed_dropout(self) -> None:
@@ -245,7 +245,7 @@ class _Run:
         if not self.waits_for_compiled or self.over or self.step == self.training.steps:
             return
         self.job = self.job or Job.of(self.config, self.model.vocab_size, self.device)
-        made = builds.get(self.job)
+        made = self.model.no_graph or builds.get(self.job)
         if made is None:
             return
         self.waits_for_compiled = False
