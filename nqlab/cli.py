@@ -6,7 +6,7 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -615,6 +615,63 @@ def _exactness(exact: bool, expected: bool) -> str:
     if exact != expected:
         return "exact, UNEXPECTED" if exact else "wrong, UNEXPECTED"
     return "exact" if exact else "wrong, as expected"
+
+
+@app.command()
+@checked
+def latency(
+    preset: Annotated[str | None, typer.Option(help="The size of the models, with random weights (default: tiny).")] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", help="A variant; several times (default: linear, nonlinear, identity). The first is the baseline."),
+    ] = None,
+    run: Annotated[list[str] | None, typer.Option(help="A trained run instead of a preset and arms; several times.")] = None,
+    context: Annotated[list[int] | None, typer.Option(help="Tokens; several times (default: the powers of two up to block_size).")] = None,
+    repeats: Annotated[int, typer.Option(help="How often everything is measured.")] = 30,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+    lines: Annotated[bool, typer.Option("--json-lines", help="Every single reading as a line of JSON, as it comes.")] = False,
+) -> None:
+    """Time in use: prefill and one more token, per variant and context; Ctrl-C shows what is known by then."""
+    from nqlab.analysis import latency as told
+    from nqlab.runs import latency as timing
+    from nqlab.runs import store
+
+    if run and (preset or arm):
+        raise ValueError("--run and --preset or --arm do not go together: a run has a size and an arm of its own; leave one out")
+    folder = _folder(runs_dir)
+    if run:
+        subjects = timing.of_runs([store.find(folder, text) for text in run])
+    else:
+        subjects = timing.of_preset(preset or "tiny", arm or ["linear", "nonlinear", "identity"])
+    contexts = context or timing.contexts_up_to(min(subject.config.model.block_size for subject in subjects))
+    if busy := timing.training_now(folder):
+        err.print(f"note: {', '.join(busy)} trains at the same time; these times will be worth little", markup=False, highlight=False)
+    coming = timing.records(subjects, contexts, repeats, threads=threads, device=device, runs_dir=folder)
+    records, interrupted = _taken(coming, repeats * len(subjects) * len(contexts) * len(timing.KINDS), lines)
+    if not lines:
+        rows = told.summary(records, told.losses_of(records, told.sources(folder)))
+        print_json(rows) if json_ else print_table(told.table(rows), list(told.table(rows)[0]) if rows else [])
+    raise typer.Exit(130 if interrupted else 0)
+
+
+def _taken(coming: Iterator[dict[str, Any]], total: int, lines: bool) -> tuple[list[dict[str, Any]], bool]:
+    """All records, shown as they come: as lines of JSON, or as progress for a person; and whether Ctrl-C ended it."""
+    records = []
+    with Progress(console=err, transient=True, disable=lines or not err.is_terminal) as bar:
+        task = bar.add_task("measuring", total=total)
+        try:
+            for record in coming:
+                records.append(record)
+                if lines:
+                    sys.stdout.write(json.dumps(record) + "\n")
+                    sys.stdout.flush()
+                bar.update(task, completed=len(records) - 1)
+        except KeyboardInterrupt:
+            return records, True
+    return records, False
 
 
 @app.command()

@@ -47,7 +47,7 @@ def stream(
     while True:
         if use_cache and begin == 0:
             cache = [KeyValueCache(block) for _ in model.blocks]
-        following = _draw(_last_logits(model, context.narrow(1, begin, end - begin), cache), temperature, top_k, generator)
+        following = _draw(last_logits(model, context.narrow(1, begin, end - begin), cache), temperature, top_k, generator)
         yield following
         context.select(1, end).copy_(following)
         begin, end = (end if use_cache else 0), end + 1
@@ -57,7 +57,8 @@ def stream(
             begin, end = 0, kept
 
 
-def _last_logits(model: GPT, ids: Tensor, cache: list[KeyValueCache] | None) -> Tensor:
+def last_logits(model: GPT, ids: Tensor, cache: list[KeyValueCache] | None) -> Tensor:
+    """Logits (B, V) after the last of ids (B, T), on the CPU: one step of :func:`stream` but for the draw."""
     with torch.inference_mode():
         return model(ids, cache).select(1, -1).float().cpu()  # (B, V)
 
