@@ -74,8 +74,10 @@ class Experiment:
                 "notebook.setup()",
                 f"experiment = Experiment({self.preset!r}, {self.arms!r}, {changes!r})",
                 "arms = dict(zip(experiment.arms, experiment.configs))",
-                "curves, models = notebook.race(arms, corpora.load(experiment.base.corpus))",
-                "figures.loss_figure([figures.Line(arm, arm, arm, curve) for arm, curve in curves.items()])",
+                "text = corpora.load(experiment.base.corpus)",
+                "curves, models = notebook.race(arms, text)",
+                "lines = [figures.Line(arm, arm, arm, curve) for arm, curve in curves.items()]",
+                "figures.loss_figure(lines, references=figures.reference_lines(text.levels))",
             ]
         )
 

@@ -83,7 +83,7 @@ def loss_spec(
         show: ``train``, ``val`` or both.
         log_y: A logarithmic loss axis.
         smoothing: Factor of the moving average on training losses, 0 to below 1; the raw curve stays, faint.
-        references: Named losses to draw as faint level lines (ln V, unigram and bigram entropy).
+        references: Named losses to draw as faint level lines, such as :func:`reference_lines`.
         height: In pixels.
         revision: Zoom and hidden traces are kept between two figures with the same one.
     """
@@ -101,7 +101,8 @@ def loss_spec(
         "uirevision": f"{revision}-{log_y}",
     }
     if not any(trace["x"] for trace in data):  # what will appear: empty axes of the right size
-        low, high = 1.5, max([4.2, *levels.values()]) + 0.3
+        low = min([1.5, *(value - 0.1 for value in levels.values() if value > 0.3)])
+        high = max([4.2, *levels.values()]) + 0.3
         y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
         x_axis["range"] = [0, 1000]
     layout = {
@@ -121,6 +122,14 @@ def loss_spec(
 def loss_figure(lines: Sequence[Line], **options: Any) -> go.Figure:
     """:func:`loss_spec` as a figure, for notebooks and files."""
     return go.Figure(loss_spec(lines, **options))
+
+
+def reference_lines(levels: Mapping[str, float]) -> dict[str, float]:
+    """A corpus's levels (:attr:`nqlab.corpus.Corpus.levels`), or a run's ``entropies``, by the names they have on charts."""
+    names = {
+        "uniform": _("ln V"), "unigram": _("unigram entropy"), "bigram": _("bigram entropy"), "rate": _("entropy rate"),
+    }  # fmt: skip
+    return {names[key]: value for key, value in levels.items()}
 
 
 def as_message(spec: Spec) -> str:

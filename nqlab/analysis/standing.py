@@ -129,8 +129,6 @@ def messages(now: Standing) -> list[tuple[Kind, str]]:
     return said
 
 
-def references(entropies: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Levels to draw in a chart of losses, in nats: name -> value, from the first that are known (``entropies`` in meta.json)."""
-    names = {"uniform": "ln V", "unigram": _("unigram entropy"), "bigram": _("bigram entropy")}
-    kept = next((e for e in entropies if e), {})
-    return {names[key]: value for key, value in kept.items() if key in names}
+def levels(now: Standing) -> Mapping[str, float]:
+    """The levels of the text that was learnt from, as its first run recorded them; empty before that."""
+    return next((run.meta["entropies"] for run, *_rest in now.entries if "entropies" in run.meta), {})

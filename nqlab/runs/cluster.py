@@ -59,9 +59,7 @@ class Cluster:
             if config.corpus not in texts:
                 corpus = corpora.load(config.corpus)
                 # a task, not scattered data: when the worker that holds it dies, it can be made again
-                packed = zlib.compress(corpus.text.encode("utf-8"))
-                bare = dataclasses.replace(corpus, text="")  # pickles without what was computed of the text
-                texts[config.corpus] = client.submit(_unpack, bare, packed, pure=False)
+                texts[config.corpus] = client.submit(unpacked, *packed_text(corpus), pure=False)
             key = f"nqlab-{config.short_hash()}-{secrets.token_hex(4)}"
             futures[client.submit(train_elsewhere, config.to_json(), texts[config.corpus], self.topic, key=key, priority=-len(futures))] = (
                 config
@@ -113,7 +111,13 @@ class Cluster:
             writer.close()
 
 
-def _unpack(bare: corpora.Corpus, packed: bytes) -> corpora.Corpus:
+def packed_text(corpus: corpora.Corpus) -> tuple[corpora.Corpus, bytes]:
+    """A corpus as it is sent: without its text and what was computed of it, and the text, compressed."""
+    return dataclasses.replace(corpus, text=""), zlib.compress(corpus.text.encode("utf-8"))
+
+
+def unpacked(bare: corpora.Corpus, packed: bytes) -> corpora.Corpus:
+    """Inverse of :func:`packed_text`."""
     return dataclasses.replace(bare, text=zlib.decompress(packed).decode("utf-8"))
 
 

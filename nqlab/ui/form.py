@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import streamlit as st
@@ -36,14 +35,6 @@ class Form:
     corpus: corpora.Corpus | None = None
     error: str | None = None
     experiment: Experiment | None = None
-
-    @property
-    def entropies(self) -> Mapping[str, float]:
-        """As in a run's meta.json, of the text chosen."""
-        if self.corpus is None:
-            return {}
-        unigram, bigram = self.corpus.entropies
-        return {"uniform": self.corpus.uniform_entropy, "unigram": unigram, "bigram": bigram}
 
 
 def key(name: str) -> str:

@@ -9,13 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from nqlab.analysis import standing
-from nqlab.analysis.figures import AXES, Line, loss_spec
+from nqlab.analysis.figures import AXES, Line, loss_spec, reference_lines
 from nqlab.analysis.standing import Standing
 from nqlab.presets import arm_of
 from nqlab.runs import speed
 from nqlab.runs.race import Race
 from nqlab.runs.store import Run
-from nqlab.ui import predict, race_buttons, replay, shared, visit
+from nqlab.ui import predict, race_buttons, replay, sampled, shared, visit
 from nqlab.ui.chart import live_chart, message_of
 from nqlab.ui.form import Form
 from nqlab.words import _
@@ -85,7 +85,7 @@ def _chart(now: Standing, form: Form, overlay: Sequence[Run]) -> None:
     lines += [Line(r.id, r.name, arm_of(r.config), shared.curves().get(r.events), faint=True) for r in overlay if r.id not in shown]
     options: dict[str, Any] = {
         "x": x, "show": tuple(show or show_names), "log_y": log_y, "smoothing": smoothing,
-        "references": standing.references([*(run.meta.get("entropies", {}) for run, *_rest in now.entries), form.entropies]),
+        "references": reference_lines(standing.levels(now) or (form.corpus.levels if form.corpus else {})),
         "revision": now.race.id if now.race else "none",
     }  # fmt: skip
     message = shared.drawn(lines, options, lambda: message_of(loss_spec(lines, **options)))
@@ -107,10 +107,12 @@ def _table(now: Standing) -> None:
 def _samples(now: Standing) -> None:
     if not now.entries:
         return
-    for column, label, (_run, _status, curve) in zip(st.columns(len(now.entries)), now.labels, now.entries):
+    for column, label, (run, _status, curve) in zip(st.columns(len(now.entries)), now.labels, now.entries):
         with column:
             if curve.sample is None:
                 st.caption(f"**{label}** · " + _("no sample yet"))
             else:
                 st.caption(f"**{label}** · " + _("sample at step {step:,}").format(step=curve.sample[0]))
             st.code(curve.sample[1] if curve.sample else " ", language=None, wrap_lines=True, height=220)
+            if curve.sample is not None:
+                sampled.picture(run.config, curve.sample[1], key=f"sampled.{run.id}")

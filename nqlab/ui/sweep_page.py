@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from nqlab.analysis import estimate
-from nqlab.analysis.figures import Line, loss_spec, title_of
+from nqlab.analysis.figures import Line, loss_spec, reference_lines, title_of
 from nqlab.analysis.progress import Standing, overview, standing
 from nqlab.presets import arm_of
 from nqlab.runs import sweep
@@ -82,7 +82,8 @@ def _panel(place: StudyFolder, was_filling: bool) -> None:
     steps = [f"{name}, step {step:,}" for name, (_, step) in zip(running, now.running)]
     st.caption(f"Training now: {'; '.join(steps)}" if steps else "Nothing is being trained at the moment.")
     lines = [Line(f"c{run.id}", name, arm_of(run.config), shared.curves().get(run.events)) for name, (run, _) in zip(running, now.running)]
-    spec = loss_spec(lines, show=("val",), height=300, revision=study.name)
+    levels = reference_lines(next((run.meta["entropies"] for run, _ in now.running if "entropies" in run.meta), {}))
+    spec = loss_spec(lines, show=("val",), height=300, references=levels, revision=study.name)
     live_chart(message_of(spec), key="sweep.chart", label="validation loss of the runs in training")
     st.caption("Mean final loss · seeds ended; where not all learnt, how many did.")
     st.dataframe(pd.DataFrame(overview(place)), hide_index=True, key="sweep.table")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nqlab.corpus import add_text
+from nqlab.corpus import Corpus, add_text
+from nqlab.runs.cluster import packed_text, unpacked
 from nqlab.runs.log import EventReader
 from nqlab.runs.study import StudyFolder
 from nqlab.runs.sweep import Progress, Sweep, save_study
@@ -54,6 +56,14 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     found = Machines(tmp_path_factory.mktemp("dask"))
     yield found
     found.close()
+
+
+def test_a_text_arrives_with_all_that_is_known_of_it() -> None:
+    sent = Corpus("made", "a made text", "abab" * 10, notes=("made",), entropy_rate=0.1, opening="b")
+    assert sent.levels["rate"] == 0.1  # computed here, and not sent
+    bare, packed = pickle.loads(pickle.dumps(packed_text(sent)))
+    assert len(pickle.dumps(bare)) < 500
+    assert unpacked(bare, packed) == sent
 
 
 def cells_begun(place: StudyFolder) -> int:

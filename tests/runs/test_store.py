@@ -194,6 +194,13 @@ def test_the_circumstances_of_a_run_are_written_down(runs_dir: Path) -> None:
     assert {"created", "launched", "race", "started"} <= meta.keys()
 
 
+def test_the_best_loss_possible_is_written_down_where_it_is_known(runs_dir: Path) -> None:
+    (run,) = created(runs_dir, small(corpus="synthetic", steps=2))
+    worked([run])
+    assert run.meta["entropies"] == corpora.load("synthetic").levels
+    assert run.meta["entropies"]["rate"] < run.meta["entropies"]["bigram"]
+
+
 def test_a_run_has_exactly_its_five_files(runs_dir: Path) -> None:
     (run,) = created(runs_dir, small(**DOCS, steps=2))
     worked([run])
