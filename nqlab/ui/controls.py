@@ -87,7 +87,7 @@ def _advanced() -> None:
     for name in FLOATS:
         st.number_input(name.split(".")[1], 0.0, step=0.01, format="%.4g", **_keep(name))
     for name in OPTIONAL:
-        whole = name.endswith(("steps", "hidden", "threads"))
+        whole = name.endswith(("steps", "hidden", "threads", "experts", "top_k"))
         bounds: dict[str, Any] = {"min_value": 0} if whole else {"min_value": 0.0, "step": 0.0001, "format": "%.4g"}
         st.number_input(name.split(".")[1], value=None, placeholder=_("default"), **bounds, **_keep(name))
     options = {"device": ["auto", "cpu", "cuda", "mps"], "dtype": formats()}

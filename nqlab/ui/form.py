@@ -18,10 +18,14 @@ INTEGERS = (
 )  # fmt: skip
 FLOATS = ("model.dropout", "training.grad_clip", "model.init_std")
 OPTIONAL = (
-    "training.min_lr", "training.warmup_steps", "model.query_scale", "model.query_output_gain", "model.ffn_hidden", "training.threads",
+    "training.min_lr", "training.warmup_steps", "model.query_scale", "model.query_output_gain", "model.ffn_hidden", "model.n_experts",
+    "model.top_k", "training.threads",
 )  # fmt: skip
-SWITCHES = ("model.tied", "training.compile")
-CHOICES = ("model.norm", "model.activation", "training.device", "training.dtype")
+SWITCHES = ("model.tied", "model.qk_norm", "training.compile")
+CHOICES = (
+    "model.norm", "model.activation", "model.feedforward", "model.position", "model.key", "model.value",
+    "training.device", "training.dtype",
+)  # fmt: skip
 FRONT = ("corpus", "seed", "training.steps", "training.learning_rate", "training.weight_decay", "model.bottleneck")
 PROMPT = "training.sample_prompt"
 FIELDS = (*FRONT, *INTEGERS, *FLOATS, *OPTIONAL, *SWITCHES, *CHOICES, PROMPT)

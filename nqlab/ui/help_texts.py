@@ -13,8 +13,8 @@ def about(name: str) -> str:
         lines = [f"**{title_of(n)}**: {e.formula} ({e.source})" for n, e in slots.QUERY.items()]
         return "  \n".join([_("What races: the query of attention is made so. All see the same batches."), *lines])
     if name in slots.SLOTS:
-        lines = [f"**{_(e.title)}**: {e.formula} ({e.source})" for e in slots.SLOTS[name].values()]
-        return "  \n".join([_texts()[name], *lines]) if name in _texts() else "  \n".join(lines)
+        lines = [f"**{title}**: {e.formula} ({e.source})" for e in slots.SLOTS[name].values() for title in [_(e.title)]]
+        return "  \n".join([_texts()[name], *lines])
     return _texts()[name]
 
 
@@ -76,6 +76,16 @@ def _texts() -> dict[str, str]:
             "Compile the update in the background and change over when it is ready. Faster on long runs; from then on the curve repeats "
             "closely, not bit for bit."
         ),
+        "feedforward": _("What follows attention in each block. With experts, the active parameters are matched, the total grows."),
+        "position": _("How a character's place is told. RoPE acts after the query is made, so W_Q stays as redundant as it was."),
+        "key": _("How the key is made: the paper's own open question beside the query. R is shared with the query's f."),
+        "value": _("How the value is made; as the key."),
+        "qk_norm": _(
+            "Each head's q and k divided by their RMS (eps 1e-6) before they are compared: scores stay bounded, so high learning rates "
+            "break later. It may do what f's last norm does for the nonlinear query."
+        ),
+        "n_experts": _("Experts of a mixture. Empty: 4. Each token goes to the best top_k of them."),
+        "top_k": _("Experts that each token sees. Empty: 1, as in Switch (arXiv:2101.03961)."),
         "norm": _("What stands before attention, before the MLP and at the end."),
         "activation": _("The nonlinearity of the MLP; f's own GELU stays."),
         "device": _("Where it trains. auto: a GPU where there is one. Curves of different devices agree closely, not bit for bit."),

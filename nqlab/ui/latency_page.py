@@ -16,7 +16,7 @@ from nqlab.experiment import DEFAULT_ARMS
 from nqlab.runs import stopwatch
 from nqlab.runs.latency import LEAST_REPEATS, REPEATS, contexts_up_to, training_now
 from nqlab.ui import shared
-from nqlab.ui.chart import live_chart
+from nqlab.ui.chart import live_chart, message_of
 from nqlab.words import _, several
 
 TICK_S, IDLE_S = 1.0, 5.0
@@ -113,7 +113,11 @@ def _results(records: Records, active: bool) -> None:
         word=word, done=f"{done:,}", total=f"{total:,}", on=latency.circumstances(records)))  # fmt: skip
     rows = latency.summary(records, _losses(json.dumps(records[0])))
     st.markdown("#### " + _("One more token, against the context"))
-    live_chart(latency.ratio_spec(rows), key="latency.chart", label=_("time per token against the baseline's; the table has the numbers"))
+    live_chart(
+        message_of(latency.ratio_spec(rows)),
+        key="latency.chart",
+        label=_("time per token against the baseline's; the table has the numbers"),
+    )
     st.caption(
         _(
             "A ratio is the median over repeats of two times measured right after each other; bars and brackets go from the first "

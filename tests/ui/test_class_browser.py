@@ -196,7 +196,8 @@ def test_ones_own_words_are_written_on_by_every_variant(app, browser):
     written = page.locator("code", has_text="The statement")
     written.nth(1).wait_for(timeout=60_000)
     page.wait_for_function(
-        "[...document.querySelectorAll('code')].filter(c => c.innerText.startsWith('The statement') && c.innerText.length > 280).length === 2",
+        "[...document.querySelectorAll('code')]"
+        ".filter(c => c.innerText.startsWith('The statement') && c.innerText.length > 280).length === 2",
         timeout=60_000,
     )
     page.context.close()
