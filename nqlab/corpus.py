@@ -211,7 +211,7 @@ SOURCES: dict[str, Source] = {
     ),
     "python-source": Source(
         "Python source code",
-        "forty modules of the running Python's standard library; PSF licence; needs no network",
+        "modules of the running Python's standard library; PSF licence; needs no network",
         make=python_text.source,
     ),
     "synthetic": Source(
