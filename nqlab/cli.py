@@ -549,11 +549,11 @@ def runs_export(
     json_: JsonFlag = False,
 ) -> None:
     """Write a run as a zip: configuration, circumstances, events, weights, and the curve as CSV."""
-    from nqlab.runs import store
+    from nqlab.runs import exporting, store
 
     found = store.find(_folder(runs_dir), run)
     path = to or Path(f"{found.id}.zip")
-    found.export_to(path)
+    exporting.write_archive(found, path)
     _report(found, json_, f"written to {path}", file=str(path))
 
 

@@ -16,7 +16,7 @@ from nqlab.analysis.curves import Array
 from nqlab.config import RunConfig
 from nqlab.model.budget import flops_per_token, parameters
 from nqlab.presets import arm_of
-from nqlab.runs.log import EventReader
+from nqlab.runs.log import EventReader, FileState, state_of
 from nqlab.runs.store import Run
 from nqlab.runs.study import StudyFolder
 
@@ -95,15 +95,11 @@ class Result:
 
 def result_of(run: Run, origin: str = "") -> Result:
     """The result of a run folder, read again only when its events have changed. ValueError for a broken configuration."""
-    try:
-        stat = run.events.stat()
-    except FileNotFoundError:
-        return _read(run, origin, (0, 0, 0))
-    return _read(run, origin, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return _read(run, origin, state_of(run.events))
 
 
 @lru_cache(maxsize=5000)
-def _read(run: Run, origin: str, _state: tuple[int, int, int]) -> Result:
+def _read(run: Run, origin: str, _state: FileState) -> Result:
     """The state of the events file is only the cache's key."""
     config = run.config
     steps: list[int] = []

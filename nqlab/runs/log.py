@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from nqlab.runs.files import write_bytes
 
 Record = dict[str, Any]
+FileState = tuple[int, int, int]
 
 
 class EventReader:
@@ -42,6 +43,15 @@ class EventReader:
         self._offset += len(whole)
         self.records.extend(r for line in whole.splitlines() if (r := _parse(line)) is not None)
         return self.records
+
+
+def state_of(path: Path) -> FileState:
+    """Something that is another whenever the file is; zeros where there is none. What was read from it can be kept by this."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def last_record(path: Path) -> Record | None:

@@ -1,28 +1,25 @@
 """Run folders: what is there, how a run stands, and what a person may do with it.
 
 A run folder holds config.json (complete), meta.json (what and where), events.jsonl, checkpoint.safetensors, and
-label.json (name and note, the only part a person edits). How a run stands is worked out from the events and from
+label.json (name, note and tags, the only part a person edits). How a run stands is worked out from the events and from
 whether its worker's process lives; no file's word is taken for it.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shutil
 import time
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from nqlab.config import RunConfig
 from nqlab.presets import arm_of
-from nqlab.runs.files import read_json, write_bytes, write_json
-from nqlab.runs.log import EventReader, last_record
+from nqlab.runs.files import read_json, write_json
+from nqlab.runs.log import EventReader, FileState, last_record, state_of
 from nqlab.runs.race import Race
 
 Status = Literal[
@@ -42,6 +39,8 @@ Status = Literal[
 ACTIVE: frozenset[str] = frozenset({"queued", "starting", "running", "paused", "stopping"})
 RESUMABLE: frozenset[str] = frozenset({"stopped", "interrupted", "failed"})
 START_GRACE_S = 20.0
+MAX_NAME = 80
+MAX_TAGS, MAX_TAG = 20, 30
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,17 @@ class Run:
         return read_json(self.folder / "meta.json") or {}
 
     @property
-    def label(self) -> dict[str, str]:
-        """``name`` and ``note``."""
-        return {"name": self.id, "note": ""} | (read_json(self.folder / "label.json") or {})
+    def label(self) -> dict[str, Any]:
+        """``name``, ``note`` and ``tags`` (a list), whatever stands in the file."""
+        kept = read_json(self.folder / "label.json") or {}
+        tags = kept.get("tags")
+        words = {"name": str(kept.get("name", self.id)), "note": str(kept.get("note", ""))}
+        return words | {"tags": [str(tag) for tag in tags] if isinstance(tags, list) else []}
 
     @property
     def name(self) -> str:
         """What a person calls it."""
-        return self.label["name"]
+        return str(self.label["name"])
 
     @property
     def events(self) -> Path:
@@ -125,15 +127,11 @@ class Run:
         status = self.status()
         if status == "broken":
             return {"id": self.id, "name": self.name, "status": status}
-        step, val_loss, loss = 0, None, None
-        for record in EventReader(self.events).read():
-            step = max(step, record["step"] + (record["type"] == "step"))
-            val_loss = record.get("val_loss", val_loss)
-            loss = record.get("loss", loss)
-        config = self.config
+        step, loss, val_loss = _newest(self.events, state_of(self.events))
+        config, label = self.config, self.label
         return {
             "id": self.id,
-            "name": self.name,
+            "name": label["name"],
             "status": status,
             "arm": arm_of(config),
             "corpus": config.corpus,
@@ -147,42 +145,53 @@ class Run:
             "hash": config.short_hash(),
             "race": self.meta.get("race"),
             "created": self.meta.get("created"),
-            "note": self.label["note"],
+            "note": label["note"],
+            "tags": label["tags"],
         }
 
-    def relabel(self, *, name: str | None = None, note: str | None = None) -> None:
-        """Change what a person calls it, or says of it. ValueError for a blank name or one over 80 characters."""
+    def relabel(self, *, name: str | None = None, note: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Change what a person calls it, says of it, or files it under; ``tags`` take the place of those it has.
+
+        ValueError for a blank name or one over 80 characters, for more than 20 tags, and for a tag that is blank or over
+        30 characters.
+        """
         label = self.label
         if name is not None:
-            if not name.strip() or len(name) > 80:
-                raise ValueError(f"a name of {len(name.strip())} characters won't do; give 1 to 80")
-            label["name"] = name.strip()
+            label["name"] = checked_name(name)
         if note is not None:
             label["note"] = note
+        if tags is not None:
+            label["tags"] = checked_tags(tags)
         write_json(self.folder / "label.json", label)
 
-    def curve_csv(self) -> str:
-        """Step and evaluation events as CSV."""
-        out = io.StringIO()
-        fields = ["type", "step", "tokens", "elapsed_s", "loss", "val_loss", "learning_rate", "grad_norm"]
-        writer = csv.DictWriter(out, fields, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(r for r in EventReader(self.events).read() if r["type"] in ("step", "evaluation"))
-        return out.getvalue()
 
-    def export(self) -> bytes:
-        """The run folder as a zip, with the curve as CSV beside it."""
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(self.folder.iterdir()):
-                if path.suffix != ".tmp":
-                    archive.write(path, f"{self.id}/{path.name}")
-            archive.writestr(f"{self.id}/curve.csv", self.curve_csv())
-        return out.getvalue()
+@lru_cache(maxsize=5000)
+def _newest(events: Path, _state: FileState) -> tuple[int, float | None, float | None]:
+    """Updates made, newest training loss, newest validation loss; the state of the file is only the cache's key."""
+    step, loss, val_loss = 0, None, None
+    for record in EventReader(events).read():
+        step = max(step, record["step"] + (record["type"] == "step"))
+        loss = record.get("loss", loss)
+        val_loss = record.get("val_loss", val_loss)
+    return step, loss, val_loss
 
-    def export_to(self, path: Path) -> None:
-        """Write :meth:`export` to a file, whole or not at all."""
-        write_bytes(path, self.export())
+
+def checked_name(name: str) -> str:
+    """The name without blanks around it; ValueError says what a name must be."""
+    if not name.strip() or len(name) > MAX_NAME:
+        raise ValueError(f"a name of {len(name.strip())} characters won't do; give 1 to {MAX_NAME}")
+    return name.strip()
+
+
+def checked_tags(tags: Iterable[str]) -> list[str]:
+    """The tags without blanks around them, each once; ValueError says what tags must be."""
+    kept = list(dict.fromkeys(tag.strip() for tag in tags))
+    for tag in kept:
+        if not 1 <= len(tag) <= MAX_TAG:
+            raise ValueError(f"the tag {tag!r} has {len(tag)} characters; give 1 to {MAX_TAG}")
+    if len(kept) > MAX_TAGS:
+        raise ValueError(f"{len(kept)} tags are too many for one run; give at most {MAX_TAGS}")
+    return kept
 
 
 def runs(runs_dir: Path) -> list[Run]:
@@ -208,20 +217,27 @@ def find(runs_dir: Path, text: str) -> Run:
 
 
 def delete(run: Run) -> None:
-    """Move a run to the trash, from which :func:`undelete` brings it back. ValueError while it is active."""
+    """Move a run to the trash, from which :func:`undelete` brings it back. ValueError while it is active.
+
+    A run of the same id that lies there already, deleted before this one was imported, makes room.
+    """
     status = run.status()
     if status in ACTIVE:
         raise ValueError(f"run {run.name} is {status}; stop it first")
     trash = run.folder.parent / ".trash"
     trash.mkdir(exist_ok=True)
+    if run.folder.exists() and (trash / run.id).exists():
+        shutil.rmtree(trash / run.id)
     run.folder.replace(trash / run.id)
 
 
 def undelete(runs_dir: Path, run_id: str) -> Run:
-    """Bring a deleted run back. ValueError when it is not in the trash."""
+    """Bring a deleted run back. ValueError when it is not in the trash, or has been imported again meanwhile."""
     place = runs_dir / ".trash" / run_id
     if run_id not in {p.name for p in place.parent.glob("*")}:
         raise ValueError(f"run {run_id!r} is not in the trash")
+    if (runs_dir / run_id).exists():
+        raise ValueError(f"run {run_id!r} is here again, imported; delete it first to bring the one in the trash back")
     place.replace(runs_dir / run_id)
     return Run(runs_dir / run_id)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
 from nqlab.presets import ARMS
-from nqlab.runs import store
+from nqlab.runs import exporting, store
 from nqlab.runs.race import Race
 from nqlab.runs.store import Run
 from nqlab.ui import shared
@@ -79,8 +81,10 @@ def _one(run: Run) -> None:
         note.text_input("Note", label["note"], key=f"note.{run.id}", on_change=_relabel, args=[run])
         with st.container(horizontal=True):
             st.button("Show its race", key="show_race", on_click=_show, args=[run.race], disabled=not run.race.info)
-            st.download_button("Curve (CSV)", run.curve_csv(), f"{run.id}.csv", "text/csv", key="csv", on_click="ignore")
-            st.download_button("Everything (zip)", run.export, f"{run.id}.zip", "application/zip", key="zip", on_click="ignore")
+            st.download_button("Curve (CSV)", exporting.curve_csv(run), f"{run.id}.csv", "text/csv", key="csv", on_click="ignore")
+            st.download_button(
+                "Everything (zip)", partial(exporting.archive, run), f"{run.id}.zip", "application/zip", key="zip", on_click="ignore"
+            )
             st.button("Delete", key="delete", on_click=_delete, args=[run], icon=":material/delete:")
 
 

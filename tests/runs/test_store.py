@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -142,7 +139,7 @@ def test_a_broken_folder_is_listed_as_broken_beside_the_others(runs_dir: Path, h
 
 
 @pytest.mark.parametrize("name", ["meta.json", "label.json", "events.jsonl"])
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"type": "step"}\n'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"type": "step"}\n', b'{"tags": 3, "name": null}'])
 def test_a_list_opens_whatever_stands_in_the_other_files(runs_dir: Path, name: str, content: bytes) -> None:
     (run,) = created(runs_dir)
     (run.folder / name).write_bytes(content)
@@ -209,34 +206,6 @@ def test_a_run_has_exactly_its_five_files(runs_dir: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_curve_as_csv_has_every_step_and_evaluation(runs_dir: Path) -> None:
-    (run,) = created(runs_dir, small(**DOCS, steps=6, eval_interval=3, sample_interval=3, sample_length=3))
-    worked([run])
-    rows = list(csv.DictReader(io.StringIO(run.curve_csv())))
-    records = [r for r in EventReader(run.events).read() if r["type"] in ("step", "evaluation")]
-    assert [(r["type"], int(r["step"])) for r in rows] == [(r["type"], r["step"]) for r in records]
-    assert [float(r["loss"]) for r in rows if r["loss"]] == [r["loss"] for r in records if r["type"] == "step"]
-    assert [float(r["val_loss"]) for r in rows if r["val_loss"]] == [r["val_loss"] for r in records if r["type"] == "evaluation"]
-
-
-def test_an_export_is_the_folder_and_its_curve(runs_dir: Path, tmp_path: Path) -> None:
-    (run,) = created(runs_dir, small(**DOCS, steps=2))
-    worked([run])
-    run.relabel(note="né 🙂")
-    (run.folder / "checkpoint.tmp").write_bytes(b"left over")
-    run.export_to(tmp_path / "out.zip")
-    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
-        assert archive.testzip() is None
-        names = ("checkpoint.safetensors", "config.json", "events.jsonl", "label.json", "meta.json")
-        assert set(archive.namelist()) == {f"{run.id}/{name}" for name in (*names, "curve.csv")}
-        for name in names:
-            assert archive.read(f"{run.id}/{name}") == (run.folder / name).read_bytes()
-        assert archive.read(f"{run.id}/curve.csv").decode("utf-8") == run.curve_csv()
-        archive.extractall(tmp_path / "elsewhere")
-    again = Run(tmp_path / "elsewhere" / run.id)
-    assert again.summary() | {"race": None} == run.summary() | {"race": None}
-
-
 # --- what a person does with it
 
 
@@ -285,6 +254,28 @@ def test_a_name_that_is_none_is_refused(runs_dir: Path, name: str) -> None:
     assert run.name == before
 
 
+def test_tags_take_the_place_of_those_before_each_once(runs_dir: Path) -> None:
+    (run,) = created(runs_dir)
+    assert run.label["tags"] == []
+    run.relabel(tags=[" lecture 3 ", "né", "né"])
+    run.relabel(note="kept")
+    assert run.label["tags"] == run.summary()["tags"] == ["lecture 3", "né"]
+    run.relabel(tags=[])
+    assert run.label["tags"] == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [(["", "a"], "the tag '' has 0 characters; give 1 to 30"), (["x" * 31], "has 31 characters"), (list(map(str, range(21))), "21 tags")],
+)
+def test_tags_that_are_none_are_refused(runs_dir: Path, tags: list[str], said: str) -> None:
+    (run,) = created(runs_dir)
+    run.relabel(tags=["before"])
+    with pytest.raises(ValueError, match=said):
+        run.relabel(tags=tags)
+    assert run.label["tags"] == ["before"]
+
+
 def test_a_deleted_run_can_be_brought_back_as_it_was(runs_dir: Path) -> None:
     (run,) = created(runs_dir, small(**DOCS, steps=2))
     worked([run])
@@ -299,6 +290,21 @@ def test_a_deleted_run_can_be_brought_back_as_it_was(runs_dir: Path) -> None:
     assert empty_trash(runs_dir) == 0
     with pytest.raises(ValueError, match="is not in the trash"):
         undelete(runs_dir, run.id)
+
+
+def test_a_deleted_run_that_is_here_again_makes_room_in_the_trash_and_is_not_mixed_with_it(runs_dir: Path) -> None:
+    (run,) = created(runs_dir)
+    aged(run)
+    run.relabel(note="first")
+    delete(run)
+    shutil.copytree(runs_dir / ".trash" / run.id, run.folder)
+    with pytest.raises(ValueError, match="is here again"):
+        undelete(runs_dir, run.id)
+    run.relabel(note="second")
+    delete(run)
+    with pytest.raises(FileNotFoundError):
+        delete(run)
+    assert undelete(runs_dir, run.id).label["note"] == "second"
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "../other", "nonesuch"])
