@@ -59,7 +59,7 @@ def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run
     """Make the folders of a race, complete or not at all; nothing runs yet. ValueError as :func:`check`."""
     check(configs)
     now = datetime.datetime.now(datetime.UTC)
-    race_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    race_id = new_race_id(now)
     name = _spoken_name()
     runs = [Run(runs_dir / f"{race_id}-{i}") for i in range(len(configs))]
     race = Race(runs_dir / ".races" / race_id)
@@ -86,6 +86,11 @@ def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run
             shutil.rmtree(folder, ignore_errors=True)
         raise
     return race, runs
+
+
+def new_race_id(now: datetime.datetime | None = None) -> str:
+    """The second, and four hexadecimal digits against two races in one."""
+    return f"{now or datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def _spoken_name() -> str:
