@@ -160,6 +160,14 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _work(race: Any, runs: Sequence[Any], configs: Sequence[RunConfig], json_: bool) -> int:
+    """Train in this process and say how it went; the exit code."""
+    code = _train_shown(race, runs, configs, json_)
+    rows = [run.summary() | {"folder": str(run.folder)} for run in runs]
+    print_json(rows) if json_ else print_table(rows, ["name", "status", "arm", "step", "loss", "val_loss"])
+    return code
+
+
+def _train_shown(race: Any, runs: Sequence[Any], configs: Sequence[RunConfig], json_: bool) -> int:
     """Train in this process, with a progress display for a person or plain lines for a pipe; the exit code."""
     from nqlab.runs.worker import Worker
 
@@ -171,8 +179,6 @@ def _work(race: Any, runs: Sequence[Any], configs: Sequence[RunConfig], json_: b
             code, worker = _until_done(Worker(race, runs, _unrepeated(lambda i, record: _advance(progress, tasks[i], record))))
     else:
         code, worker = _until_done(Worker(race, runs, _unrepeated(lambda i, record: _plain(console, runs[i].name, record))))
-    rows = [run.summary() | {"folder": str(run.folder)} for run in runs]
-    print_json(rows) if json_ else print_table(rows, ["name", "status", "arm", "step", "loss", "val_loss"])
     if worker.interrupted:
         err.print(f"stopped and kept; go on with: python -m nqlab runs resume {runs[0].id}", markup=False, highlight=False)
         return 130
@@ -517,6 +523,54 @@ def runs_note(run: RunArgument, note: str, runs_dir: RunsDir = None, json_: Json
     _report(found, json_, "noted")
 
 
+@runs_app.command("tag")
+@checked
+def runs_tag(
+    run: RunArgument,
+    tags: Annotated[list[str] | None, typer.Argument(help="The tags it has from now on; none takes all away.")] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """File a run under some words, in place of those it has."""
+    from nqlab.runs import store
+
+    found = store.find(_folder(runs_dir), run)
+    found.relabel(tags=tags or [])
+    _report(found, json_, f"is tagged {', '.join(found.label['tags'])}" if tags else "has no tags")
+
+
+@runs_app.command("again")
+@checked
+def runs_again(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """Train a run's configuration once more, and say whether the same losses come out. Exit code 1 where they differ."""
+    from nqlab.analysis import receipt
+    from nqlab.runs import again, store
+
+    found = store.find(_folder(runs_dir), run)
+    race, repetition = again.create(found)
+    code = _train_shown(race, [repetition], [found.config], json_)
+    agreement = receipt.compare(found, repetition)
+    print_json({"run": found.id, "repetition": repetition.summary(), **agreement.record()}) if json_ else out.print(
+        f"{repetition.name} and {found.name} are {agreement.sentence()}", markup=False, highlight=False, soft_wrap=True
+    )
+    raise typer.Exit(code if code == 130 else int(agreement.word not in ("bitwise equal", "within tolerance")))
+
+
+@runs_app.command("receipt")
+@checked
+def runs_receipt(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
+    """What a run can be recognised and repeated by: hashes, versions, device, threads."""
+    from nqlab.analysis import receipt
+    from nqlab.runs import store
+
+    told = receipt.receipt(store.find(_folder(runs_dir), run))
+    if json_:
+        print_json(told)
+        return
+    for row in receipt.receipt_rows(told):
+        out.print(f"{row['what']:<20} {row['value']}", markup=False, highlight=False, soft_wrap=True)
+
+
 @runs_app.command("delete")
 @checked
 def runs_delete(run: RunArgument, runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
@@ -555,6 +609,21 @@ def runs_export(
     path = to or Path(f"{found.id}.zip")
     exporting.write_archive(found, path)
     _report(found, json_, f"written to {path}", file=str(path))
+
+
+@runs_app.command("import")
+@checked
+def runs_import(
+    file: Annotated[Path, typer.Argument(help="A zip that `runs export` or the page Runs wrote.")],
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Take an exported run in; one that is here already is left as it is."""
+    from nqlab.runs.importing import import_file
+
+    imported = import_file(_folder(runs_dir), file)
+    said = {"imported": "is imported", "already here": "is already here"}
+    _report(imported.run, json_, said.get(imported.outcome, f"is imported as {imported.run.id}"), outcome=imported.outcome)
 
 
 def _report(run: Any, json_: bool, what: str, **more: Any) -> None:

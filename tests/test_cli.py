@@ -255,6 +255,10 @@ def test_a_run_is_listed_shown_renamed_noted_deleted_and_brought_back(runs_dir: 
     assert answer("runs", "rename", row["id"], "grey goose", "--json")["name"] == "grey goose"
     assert answer("runs", "note", "grey", "né 🙂", "--json")["note"] == "né 🙂"
     assert nqlab("runs", "rename", "grey", " ").exit_code == 2
+    assert answer("runs", "tag", "grey", "lecture 3", "né", "--json")["tags"] == ["lecture 3", "né"]
+    assert "give 1 to 30" in nqlab("runs", "tag", "grey", "x" * 31).stderr
+    assert "is tagged b" in nqlab("runs", "tag", "grey", "b").stdout
+    assert answer("runs", "tag", "grey", "--json")["tags"] == []
 
     assert answer("runs", "delete", "grey goose", "--json") == {"id": row["id"], "name": "grey goose", "deleted": True}
     assert answer("runs", "list", "--json") == []
@@ -269,6 +273,41 @@ def test_a_run_is_exported_where_one_says(runs_dir: Path, tmp_path: Path) -> Non
         assert f"{row['id']}/curve.csv" in archive.namelist()
     result = nqlab("runs", "export", row["id"], "--out", str(tmp_path / "no such folder" / "out.zip"))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+def test_an_exported_and_deleted_run_is_imported_and_said_to_be_here_the_second_time(runs_dir: Path, tmp_path: Path) -> None:
+    row = trained()
+    file = str(tmp_path / "out.zip")
+    answer("runs", "export", row["id"], "--out", file, "--json")
+    receipt = answer("runs", "receipt", row["id"], "--json")
+    nqlab("runs", "delete", row["id"])
+    assert answer("runs", "import", file, "--json")["outcome"] == "imported"
+    after = answer("runs", "receipt", row["id"], "--json")
+    assert after.pop("imported")
+    assert after == receipt
+    assert "is already here" in nqlab("runs", "import", file).stdout
+    (tmp_path / "none.zip").write_bytes(b"none")
+    for wrong in ("none.zip", "missing.zip"):
+        result = nqlab("runs", "import", str(tmp_path / wrong))
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert "nqlab runs export" in result.stderr
+
+
+def test_a_run_trained_again_is_bitwise_equal_and_the_receipt_shows_it(runs_dir: Path) -> None:
+    row = trained()
+    report = answer("runs", "again", row["id"], "--json")
+    assert (report["word"], report["largest"], report["first"], report["circumstances"]) == ("bitwise equal", 0.0, None, {})
+    repetition = report["repetition"]
+    assert repetition["id"] != row["id"]
+    receipts = [answer("runs", "receipt", run, "--json") for run in (row["id"], repetition["id"])]
+    assert len({(r["losses_sha256"], r["weights_sha256"], r["configuration"]) for r in receipts}) == 1
+    assert receipts[1]["repeats"] == row["id"]
+    shown = nqlab("runs", "receipt", row["id"]).stdout
+    assert receipts[0]["weights_sha256"] in shown
+    assert receipts[0]["versions"]["torch"] in shown
+    said = nqlab("runs", "again", repetition["id"])
+    assert said.exit_code == 0
+    assert f"{repetition['name']} are bitwise equal" in said.stdout
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,15 @@ def import_run(runs_dir: Path, data: bytes) -> Imported:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def import_file(runs_dir: Path, path: Path) -> Imported:
+    """:func:`import_run` of a file; ValueError also where there is none to read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}); give the zip that `nqlab runs export` wrote") from None
+    return import_run(runs_dir, data)
+
+
 # --- out of the zip
 
 
@@ -84,8 +93,7 @@ def _unpack(data: bytes, draft: Path) -> str:
 
 def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
     try:
-        with archive.open(entry) as source, target.open("wb") as out:
-            shutil.copyfileobj(source, out)  # at most entry.file_size bytes, whatever is packed
+        target.write_bytes(archive.read(entry))  # at most entry.file_size bytes, whatever is packed
     except UNPACKING as error:
         refuse(f"{target.name} cannot be unpacked ({error})")
 

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import coolname
 import psutil
@@ -55,8 +56,9 @@ def check(configs: Sequence[RunConfig]) -> None:
                 raise ValueError(f"sample_prompt: {error}") from None
 
 
-def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run]]:
-    """Make the folders of a race, complete or not at all; nothing runs yet. ValueError as :func:`check`."""
+def create(runs_dir: Path, configs: Sequence[RunConfig], facts: Mapping[str, Any] | None = None) -> tuple[Race, list[Run]]:
+    """Make the folders of a race, complete or not at all; nothing runs yet. ``facts`` are written into each meta.json, where
+    the worker finds ``threads`` when they are settled. ValueError as :func:`check`."""
     check(configs)
     now = datetime.datetime.now(datetime.UTC)
     race_id = new_race_id(now)
@@ -73,6 +75,7 @@ def create(runs_dir: Path, configs: Sequence[RunConfig]) -> tuple[Race, list[Run
                 "race": race_id,
                 "created": now.isoformat(timespec="seconds"),
                 "launched": time.time(),
+                **(facts or {}),
             }
             write_json(draft / "meta.json", meta)
             write_json(draft / "label.json", {"name": f"{name}-{label}", "note": ""})
