@@ -291,6 +291,17 @@ def load(name: str) -> Corpus:
     return Corpus(name, source.title, text, entropy_rate=rate, opening=source.opening)
 
 
+def levels_here(name: str) -> dict[str, float]:
+    """The :attr:`Corpus.levels` of a corpus that is here; empty for one that would have to be fetched, or is gone."""
+    source = SOURCES.get(name)
+    if source is not None and source.wheel is not None and not corpus_path(name).exists():
+        return {}
+    try:
+        return load(name).levels
+    except (ValueError, OSError):
+        return {}
+
+
 def available() -> dict[str, str]:
     """Names and titles a configuration may use now: the named corpora, then the own texts kept here."""
     names = {name: source.title for name, source in SOURCES.items()}

@@ -102,6 +102,13 @@ def test_levels_are_in_order_and_hold_the_rate_only_where_it_is_known(docs: Corp
     assert docs.card()["entropy_rate"] is None
 
 
+def test_levels_of_what_is_not_here_are_none_and_nothing_is_fetched(docs: Corpus, offline: None) -> None:
+    assert corpora.levels_here("python-docs") == docs.levels
+    corpora.corpus_path("digits").unlink(missing_ok=True)  # a link to it, in this test's folder
+    for name in ("digits", "text:0123456789ab", "zebra", ""):
+        assert corpora.levels_here(name) == {}
+
+
 @pytest.mark.parametrize("name", [name for name in corpora.SOURCES if name != "synthetic"])
 def test_a_sample_starts_from_characters_that_the_corpus_has(name: str) -> None:
     corpus = fetched(name) if corpora.SOURCES[name].wheel else load(name)

@@ -69,8 +69,16 @@ def _difference(row: Mapping[str, Any], label: str) -> go.Scatter:
     )  # fmt: skip
 
 
-def band_figure(bands: Mapping[str, tuple[Array, Array, Array, Array]], x_title: str, log_x: bool = False) -> go.Figure:
-    """Validation curves as mean and band (least to greatest over seeds): arm -> x, mean, low, high."""
+def band_figure(
+    bands: Mapping[str, tuple[Array, Array, Array, Array]],
+    x_title: str,
+    log_x: bool = False,
+    references: Mapping[str, float] | None = None,
+) -> go.Figure:
+    """Validation curves as mean and band (least to greatest over seeds): arm -> x, mean, low, high.
+
+    ``references`` are named losses; those within the range that is shown are drawn as faint level lines.
+    """
     figure = go.Figure()
     for arm, (x, mean, low, high) in bands.items():
         xs = np.concatenate([x, x[::-1]])
@@ -84,7 +92,14 @@ def band_figure(bands: Mapping[str, tuple[Array, Array, Array, Array]], x_title:
         figure.add_trace(go.Scatter(x=x, y=mean, name=title_of(arm), legendgroup=arm, line=line))
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
     figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear")
-    figure.update_yaxes(title_text="validation loss (nats per character)", range=_end_of(bands))
+    shown = _end_of(bands)
+    figure.update_yaxes(title_text="validation loss (nats per character)", range=shown)
+    for name, value in (references or {}).items():
+        if shown and shown[0] < value < shown[1]:
+            figure.add_hline(
+                y=value, line={"color": GREY, "width": 1, "dash": "dot"},
+                annotation={"text": f"{name} {value:.2f}", "font": {"size": 11, "color": GREY}},
+            )  # fmt: skip
     return figure
 
 

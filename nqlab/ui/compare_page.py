@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from nqlab import corpus as corpora
 from nqlab.analysis import report, views
 from nqlab.analysis.bands import Axis, at_equal_cost
 from nqlab.analysis.comparison import Comparison, compare, cost_words
-from nqlab.analysis.figures import title_of
+from nqlab.analysis.figures import reference_lines, title_of
 from nqlab.analysis.sentences import sentence
 from nqlab.analysis.stability import AXES
 from nqlab.analysis.verdict import Row
@@ -98,7 +99,9 @@ def _curves(comparison: Comparison) -> None:
     axis = st.segmented_control("Against", list(X_AXES), default="step", format_func=X_AXES.__getitem__, key="x", required=True,
                                 help="A variant that is slower per step must also stand against seconds.")  # fmt: skip
     bands, runs = comparison.bands(axis), comparison.at_setting()
-    st.plotly_chart(views.band_figure({a: (b.x, b.mean, b.low, b.high) for a, b in bands.items()}, X_AXES[axis]), key="bands", config=QUIET)
+    levels = reference_lines(corpora.levels_here(next((r.config.corpus for found in runs.values() for r in found), "")))
+    drawn = {a: (b.x, b.mean, b.low, b.high) for a, b in bands.items()}
+    st.plotly_chart(views.band_figure(drawn, X_AXES[axis], references=levels), key="bands", config=QUIET)
     st.caption(f"Mean and range over seeds, at {setting_words(comparison.at or {}) or 'the best settings of each'}.")
     for arm in comparison.arms:
         found = at_equal_cost(runs.get(arm, []), runs.get(comparison.baseline, []), axis) if axis in ("seconds", "flops") else None

@@ -6,6 +6,7 @@ import pytest
 from nqlab import digits, tunes
 from nqlab.analysis.figures import loss_spec, reference_lines
 from nqlab.analysis.pictures import picture_figure, pitch_name, tune_figure
+from nqlab.analysis.views import band_figure
 from nqlab.corpus import Corpus
 from nqlab.tunes import Note
 
@@ -69,3 +70,12 @@ def test_a_corpuss_levels_have_names_on_a_chart_and_fit_on_an_empty_one() -> Non
     layout = loss_spec([], references=lines)["layout"]
     assert len(layout["shapes"]) == len(layout["annotations"]) == 4
     assert layout["yaxis"]["range"][0] < lines["entropy rate"]
+
+
+def test_curves_over_seeds_have_the_levels_that_are_in_sight() -> None:
+    x = np.arange(5.0)
+    y = np.array([4.0, 2.0, 1.6, 1.3, 1.2])
+    figure = band_figure({"linear": (x, y, y - 0.1, y + 0.1)}, "step", references={"ln V": 3.0, "bigram": 1.94, "rate": 0.5})
+    assert [shape.y0 for shape in figure.layout.shapes] == [1.94]
+    assert [note.text for note in figure.layout.annotations] == ["bigram 1.94"]
+    assert not band_figure({}, "step", references={"ln V": 3.0}).layout.shapes
