@@ -404,6 +404,22 @@ def _fixed(base: RunConfig, at: Sequence[str]) -> dict[str, Any] | None:
     return {key: changed[key] for key in keys}
 
 
+@app.command("stability")
+@checked
+def stability_command(
+    target: Annotated[str, typer.Argument(help="The name of a study here or shipped, a study file, packed results, or a folder of those.")],
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Where training survives: every setting of a study, how many of its seeds learnt, and their mean final loss."""
+    from nqlab.analysis import studies
+    from nqlab.analysis.stability import AXES, cells
+
+    found = studies.find(target, _folder(runs_dir))
+    rows = [{"study": filled.study.name, **cell.record()} for filled in found for cell in cells(filled.results)]
+    print_json(rows) if json_ else print_table(rows, ["study", "arm", *AXES, "mean_loss", "learnt", "of", "diverged_at"])
+
+
 @studies_app.command("list")
 @checked
 def studies_list(runs_dir: RunsDir = None, json_: JsonFlag = False) -> None:
@@ -652,6 +668,59 @@ def generate(
         print_json({"id": found.id, "step": step, "prompt": prompt, "text": text, "seed": seed})
     else:
         sys.stdout.write(prompt + text + "\n")
+
+
+@app.command("microscope")
+@checked
+def microscope_command(
+    runs: Annotated[list[str], typer.Argument(help="Ids or names of runs, or how they begin.")],
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """What the query of trained runs does, layer by layer, measured on validation text at their newest checkpoints."""
+    from nqlab.analysis import microscope
+    from nqlab.runs import store
+    from nqlab.runs.worker import load_model
+
+    found = [store.find(_folder(runs_dir), run) for run in runs]
+    looks = [microscope.look(*load_model(run)) for run in found]
+    if json_:
+        print_json([{"id": run.id, "name": run.name, **look.record()} for run, look in zip(found, looks)])
+        return
+    rows = [row for run, look in zip(found, looks) for row in microscope.layer_rows({run.name: look})]
+    print_table(rows, list(rows[0]))
+
+
+@app.command()
+@checked
+def examine(
+    skips: Annotated[str, typer.Option(help="Identity skips: none, attention, mlp or both.")] = "both",
+    norm: Annotated[str, typer.Option(help="The norm before each block: none, rmsnorm or layernorm.")] = "layernorm",
+    positions: Annotated[str, typer.Option(help="learned or rope.")] = "learned",
+    tied: Annotated[bool, typer.Option("--tied", help="The output is the token embedding.")] = False,
+    shared_query: Annotated[bool, typer.Option("--shared-query", help="One W_Q for all layers.")] = False,
+    biases: Annotated[bool, typer.Option("--biases", help="Biases in every matrix.")] = False,
+    n_embd: Annotated[int, typer.Option(help="Width C.")] = 16,
+    n_head: Annotated[int, typer.Option(help="Heads H.")] = 4,
+    n_layer: Annotated[int, typer.Option(help="Layers.")] = 4,
+    condition: Annotated[float, typer.Option(help="W_Q's condition number.")] = 10.0,
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    json_: JsonFlag = False,
+) -> None:
+    """Which W_Q one transformer can do without: what the rule says, and the errors of the outputs on random weights."""
+    from nqlab.analysis.redundancy.architecture import Architecture
+    from nqlab.analysis.redundancy.examine import errors_of
+
+    given: dict[str, Any] = {"skips": skips, "norm": norm, "positions": positions, "tied": tied, "shared_query": shared_query}
+    architecture = Architecture(n_embd=n_embd, n_head=n_head, n_layer=n_layer, biases=biases, **given)
+    record = errors_of(architecture, condition, dtype).record()
+    if json_:
+        print_json(record)
+        return
+    out.print(f"{record['verdict']}: {record['sentence']}", markup=False, highlight=False, soft_wrap=True)
+    for name, error in record["errors"].items():
+        value = "not possible here" if error is None else f"{error:.1e}"
+        out.print(f"{name:<20} {value}", markup=False, highlight=False)
 
 
 @app.command()

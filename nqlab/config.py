@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nqlab import slots
+from nqlab.words import _
 
 # Settings that came after runs had been kept, with the value at which a run is what it was before they came: at this
 # value they are left out of the hash, so that old runs, and studies half filled, keep theirs.
@@ -200,8 +201,10 @@ def shown(value: Any) -> str:
 
 
 def setting_words(settings: Mapping[str, Any]) -> str:
-    """Some settings in one line: ``learning rate 0.001, weight decay 0.1``."""
-    return ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {shown(value)}" for key, value in settings.items())
+    """Some settings in one line, in the reader's language: ``learning rate 0.001, weight decay 0.1``."""
+    names = {"learning_rate": _("learning rate"), "weight_decay": _("weight decay"), "bottleneck": _("bottleneck")}
+    bare = {key: key.split(".")[-1] for key in settings}
+    return ", ".join(f"{names.get(bare[key], bare[key].replace('_', ' '))} {shown(value)}" for key, value in settings.items())
 
 
 def replace(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:

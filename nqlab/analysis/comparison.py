@@ -12,11 +12,12 @@ from nqlab.analysis import report, views
 from nqlab.analysis.bands import Axis, Band, band
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import Result
-from nqlab.analysis.sentences import sentence
+from nqlab.analysis.sentences import budget_words, sentence
 from nqlab.analysis.stability import Cell, cells
 from nqlab.analysis.studies import Filled
 from nqlab.analysis.verdict import SAME, TUNED, Row, fields_of, sizes, verdicts
 from nqlab.config import setting_words
+from nqlab.words import _
 
 
 @dataclass(frozen=True)
@@ -93,25 +94,26 @@ class Comparison:
         for result in self.results:
             for key, value in fields_of(result).items():
                 values.setdefault(key, {})[f"{value:g}" if isinstance(value, float) else "–" if value is None else str(value)] = None
-        return "; ".join(f"{key.split('.')[-1]} {', '.join(seen)}" for key, seen in values.items() if len(seen) > 1) or "nothing"
+        return "; ".join(f"{key.split('.')[-1]} {', '.join(seen)}" for key, seen in values.items() if len(seen) > 1) or _("nothing")
 
     def sentences(self) -> list[str]:
         """Every verdict in words."""
-        return [f"{row['budget']}: {sentence(row)}" for row in self.rows]
+        return [f"{budget_words(row['budget'])}: {sentence(row)}" for row in self.rows]
 
     def document(self) -> str:
         """One HTML page with everything."""
-        figures = [_differences(rows) for rows in (self.tuned, self.same) if rows]
+        figures = [difference_chart(rows) for rows in (self.tuned, self.same) if rows]
         figures.append(views.slice_figure(self.cells(), [self.baseline, *self.arms]))
         return report.document(f"nqlab: {self.name}", self.sentences(), figures, self.rows)
 
     def picture(self) -> bytes:
         """The differences as a PNG. ValueError where no browser can draw it."""
-        return report.png(_differences([*self.tuned, *self.same]))
+        return report.png(difference_chart([*self.tuned, *self.same]))
 
 
-def _differences(rows: Sequence[Row]) -> Any:
-    labels = [f"{title_of(row['arm'])}, {row['budget']}: {setting_words(row['settings'])}" for row in rows]
+def difference_chart(rows: Sequence[Row]) -> Any:
+    """The differences of some rows with their intervals, each labelled with its arm, budget and settings."""
+    labels = [f"{title_of(row['arm'])}, {budget_words(row['budget'])}: {setting_words(row['settings'])}" for row in rows]
     return views.difference_figure(rows, labels)
 
 
@@ -130,13 +132,13 @@ def compare(
 
 
 def cost_words(row: Row) -> str:
-    """What an arm costs more than the baseline, in words."""
+    """What an arm costs more than the baseline, in words of the reader's language."""
     if row["parameters"] is None:
         return ""
     parts = [
-        f"{row['parameters']:+,} parameters ({row['parameters_percent']:+.2f} % of the blocks)",
-        f"{row['flops_percent']:+.1f} % FLOPs",
+        _("{n:+,} parameters ({percent:+.2f} % of the blocks)").format(n=row["parameters"], percent=row["parameters_percent"]),
+        _("{percent:+.1f} % FLOPs").format(percent=row["flops_percent"]),
     ]
     if row["seconds_ratio"] is not None:
-        parts.append(f"{row['seconds_ratio']:.2f} times the processor time")
+        parts.append(_("{ratio:.2f} times the processor time").format(ratio=row["seconds_ratio"]))
     return ", ".join(parts)

@@ -32,7 +32,16 @@ _STYLES = {
 _PLAIN = ("#666666", "solid", "\\")
 GREY = "#808080"
 Spec = dict[str, Any]
-AXES = {"step": "optimiser step", "tokens": "characters seen", "elapsed_s": "seconds of training (the run's own)"}
+AXES = ("step", "tokens", "elapsed_s")
+
+
+def axis_title(x: str) -> str:
+    """What people read at the axis ``x``, one of :data:`AXES`."""
+    return {
+        "step": _("optimiser step"),
+        "tokens": _("characters seen"),
+        "elapsed_s": _("seconds of training (the run's own)"),
+    }[x]
 
 
 def colour(arm: str) -> str:
@@ -94,9 +103,9 @@ def loss_spec(
         if "val" in show:
             data.append(_val_trace(line, x))
     levels = references or {}
-    x_axis: Spec = {"title": {"text": AXES[x]}, "rangemode": "tozero", "uirevision": f"{revision}-{x}"}
+    x_axis: Spec = {"title": {"text": axis_title(x)}, "rangemode": "tozero", "uirevision": f"{revision}-{x}"}
     y_axis: Spec = {
-        "title": {"text": "loss (nats per character)"},
+        "title": {"text": _("loss (nats per character)")},
         "type": "log" if log_y else "linear",
         "uirevision": f"{revision}-{log_y}",
     }
@@ -167,7 +176,7 @@ def _train_traces(run: Line, x: str, smoothing: float, in_legend: bool) -> list[
     xs, ys = numbers(run.curve.train[x]), numbers(run.curve.train["loss"])
     style: Spec = {"color": colour(run.arm), "width": 1}
     look: Spec = {"showlegend": in_legend, "opacity": 0.3 if run.faint else 0.65, "line": style | {"dash": dash(run.arm)}}
-    look["hovertemplate"] = f"%{{y:.4f}}<extra>{run.label} · training</extra>"
+    look["hovertemplate"] = f"%{{y:.4f}}<extra>{run.label} · {_('training')}</extra>"
     traces = [_trace(run, "train", xs, smooth(ys, smoothing), look)]
     if smoothing > 0:
         traces.insert(0, _trace(run, "raw", xs, ys, {"line": style, "showlegend": False, "opacity": 0.2, "hoverinfo": "skip"}))
@@ -178,8 +187,17 @@ def _val_trace(run: Line, x: str) -> Spec:
     xs, ys = numbers(run.curve.val[x]), numbers(run.curve.val["val_loss"])
     style: Spec = {"color": colour(run.arm), "dash": dash(run.arm), "width": 1.5 if run.faint else 2.5}
     look: Spec = {"mode": "lines+markers" if len(xs) <= 60 else "lines", "marker": {"size": 5}, "line": style}
-    look |= {"opacity": 0.45 if run.faint else 1.0, "hovertemplate": f"%{{y:.4f}}<extra>{run.label} · validation</extra>"}
+    look |= {"opacity": 0.45 if run.faint else 1.0, "hovertemplate": f"%{{y:.4f}}<extra>{run.label} · {_('validation')}</extra>"}
     return _trace(run, "val", xs, ys, look)
+
+
+def short_of(arm: str) -> str:
+    """The same in a word or two, where there is little room."""
+    short = {
+        "linear": _("linear"), "nonlinear": _("nonlinear"), "identity": _("identity"), "residual_linear": _("residual linear"),
+        "bottleneck_linear": _("bottleneck linear"), "wide_mlp": _("wide mlp"), "reduced_mlp": _("reduced mlp"),
+    }  # fmt: skip
+    return short.get(arm, arm.replace("_", " "))
 
 
 def title_of(arm: str) -> str:
@@ -192,24 +210,27 @@ def labels(configs: Sequence[RunConfig]) -> list[str]:
     arms = [presets.arm_of(config) for config in configs]
     first = {arm: configs[arms.index(arm)] for arm in arms}
     words = [title_of(a) if c is first[a] else f"{title_of(a)} ({difference_line(first[a], c)})" for a, c in zip(arms, configs)]
-    return [word if words.count(word) == 1 else f"{word}, no. {words[: i + 1].count(word)}" for i, word in enumerate(words)]
+    return [
+        word if words.count(word) == 1 else _("{name}, no. {n}").format(name=word, n=words[: i + 1].count(word))
+        for i, word in enumerate(words)
+    ]
 
 
 def error_figure(errors: Mapping[str, float], epsilon: float, height: int = 220) -> go.Figure:
     """Relative errors as bars on a log axis, with the spacing of numbers near 1 as a line: rounding, or wrong."""
     names, values = list(errors), [max(value, epsilon / 10) for value in errors.values()]
-    wrong = [value > math.sqrt(epsilon) for value in values]
+    wrong, marks = [value > math.sqrt(epsilon) for value in values], {True: _("✗ wrong"), False: _("✓ rounding")}
     figure = go.Figure(
         go.Bar(
             x=values, y=names, orientation="h",
-            text=[f"{v:.0e} {'✗ wrong' if w else '✓ rounding'}" for v, w in zip(errors.values(), wrong)], textposition="outside",
+            text=[f"{v:.0e} {marks[w]}" for v, w in zip(errors.values(), wrong)], textposition="outside",
             cliponaxis=False,
             marker={"color": ["#D55E00" if w else "#0072B2" for w in wrong], "pattern": {"shape": ["/" if w else "" for w in wrong]}},
         )
     )  # fmt: skip
     figure.add_vline(x=epsilon, line={"dash": "dot", "color": GREY})
     figure.update_layout(
-        height=height, margin={"l": 8, "r": 8, "t": 28, "b": 40}, title={"text": "relative error of the outputs", "font": {"size": 14}}
+        height=height, margin={"l": 8, "r": 8, "t": 28, "b": 40}, title={"text": _("relative error of the outputs"), "font": {"size": 14}}
     )
     low, high = math.log10(epsilon) - 1, max(0.0, math.log10(max(values)))
     figure.update_xaxes(type="log", range=[low, high + 0.3 * (high - low)], exponentformat="power")  # room for the last words

@@ -18,23 +18,27 @@ from nqlab.analysis.probe import LayerProbe, explained, has_f, linear_maps, prob
 from nqlab.analysis.redundancy.trained import loss_of
 from nqlab.corpus import Corpus
 from nqlab.model.gpt import GPT
+from nqlab.words import _
 
 LOOK_POSITIONS = 2048
 FIT_POSITIONS = 16_384
-# A field of LayerProbe: its title, and what it says.
-MEASURES: dict[str, tuple[str, str]] = {
-    "f_ratio": ("|f(x)| / |x|", "How long the learned part is beside the block input x. Mean over positions."),
-    "cosine": ("cos(q, x)", "1: the query points along x. 0: at right angles. Mean over positions."),
-    "entropy": (
-        "entropy of attention (nats)",
-        "How widely a position looks about: mean over heads and positions. The dashed line is attention without preferences.",
-    ),
-    "f_rank": ("effective rank of f", "How many directions f uses, faint ones counted as fractions (Roy & Vetterli 2007)."),
-    "q_rank": ("effective rank of q", "How many directions the query uses, counted in the same way."),
-    "logit_std": ("spread of the logits", "Standard deviation of q·k/√D over all pairs that the mask lets through."),
-}
-EXPLAINED = "share of f that the map explains, by layer"
+MEASURES = ("f_ratio", "cosine", "entropy", "f_rank", "q_rank", "logit_std")  # fields of LayerProbe
 OF_F = ("f_ratio", "f_rank")
+
+
+def measures() -> dict[str, tuple[str, str]]:
+    """The title of each of :data:`MEASURES` and what it says, in the reader's language."""
+    return {
+        "f_ratio": (_("|f(x)| / |x|"), _("How long the learned part is beside the block input x. Mean over positions.")),
+        "cosine": (_("cos(q, x)"), _("1: the query points along x. 0: at right angles. Mean over positions.")),
+        "entropy": (
+            _("entropy of attention (nats)"),
+            _("How widely a position looks about: mean over heads and positions. The dashed line is attention without preferences."),
+        ),
+        "f_rank": (_("effective rank of f"), _("How many directions f uses, faint ones counted as fractions (Roy & Vetterli 2007).")),
+        "q_rank": (_("effective rank of q"), _("How many directions the query uses, counted in the same way.")),
+        "logit_std": (_("spread of the logits"), _("Standard deviation of q·k/√D over all pairs that the mask lets through.")),
+    }
 
 
 @dataclass(frozen=True)
@@ -67,18 +71,27 @@ class WorthOfF:
     """Validation loss, nats per character: as trained, with f = 0, and with f the best linear map; no retraining.
 
     ``explained`` is the share of f that the map gives back, a number a layer, or None where f is zero. All but ``whole``
-    are None without an f, and then ``why`` says why.
+    are None without an f; ``lacks_f`` is then the name of the query, and :attr:`why` says why.
     """
 
     whole: float
     zero: float | None = None
     linear: float | None = None
     explained: tuple[float | None, ...] | None = None
-    why: str = ""
+    lacks_f: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why there is no f, in the reader's language; empty where there is one."""
+        if not self.lacks_f:
+            return ""
+        if self.lacks_f == "identity":
+            return _("the query is x times a constant: there is no f to take away")
+        return _("the query is all learned, x W_Q with no skip beside it: without it nothing is left")
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "lacks_f"} | {"why": self.why}
 
 
 def look(model: GPT, corpus: Corpus, step: int = 0) -> Look:
@@ -103,7 +116,7 @@ def worth_of_f(model: GPT, corpus: Corpus, windows: int = 256) -> WorthOfF:
     _check_finite(model)
     whole = loss_of(model, corpus, windows)
     if not has_f(model):
-        return WorthOfF(whole, why=_why_no_f(model))
+        return WorthOfF(whole, lacks_f=model.config.query)
     maps = linear_maps(model, corpus, windows=max(16, min(256, FIT_POSITIONS // model.config.block_size)))
     return WorthOfF(
         whole=whole,
@@ -113,38 +126,32 @@ def worth_of_f(model: GPT, corpus: Corpus, windows: int = 256) -> WorthOfF:
     )
 
 
-def _why_no_f(model: GPT) -> str:
-    if model.config.query == "identity":
-        return "the query is x times a constant: there is no f to take away"
-    return "the query is all learned, x W_Q with no skip beside it: without it nothing is left"
-
-
 def layer_rows(looks: Mapping[str, Look]) -> list[dict[str, Any]]:
     """The measures as rows for a table, a row a run and layer, the first layer being 1; None where f is not defined."""
-    return [{"variant": label} | _layer_row(one, i) for label, one in looks.items() for i in range(len(one.layers))]
+    return [{_("variant"): label} | _layer_row(one, i) for label, one in looks.items() for i in range(len(one.layers))]
 
 
 def _layer_row(one: Look, i: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"layer": i + 1}
-    for name, (title, _) in MEASURES.items():
+    row: dict[str, Any] = {_("layer"): i + 1}
+    for name, (title, _caption) in measures().items():
         row[title] = one.values(name)[i]
         if name == "entropy":
-            row["without preferences"] = one.uniform
+            row[_("without preferences")] = one.uniform
     return row
 
 
 def worth_rows(found: Mapping[str, WorthOfF]) -> list[dict[str, str]]:
     """The losses as rows for a table, in words and to four digits."""
-    return [{"variant": label} | _worth_row(worth) for label, worth in found.items()]
+    return [{_("variant"): label} | _worth_row(worth) for label, worth in found.items()]
 
 
 def _worth_row(worth: WorthOfF) -> dict[str, str]:
-    row = {"as trained": f"{worth.whole:.4f}"}
+    row, explained_ = {_("as trained"): f"{worth.whole:.4f}"}, _("share of f that the map explains, by layer")
     if worth.zero is None or worth.linear is None:
-        return row | {"f = 0": "not defined", "f linear": "not defined", EXPLAINED: "not defined"}
+        return row | dict.fromkeys((_("f = 0"), _("f linear"), explained_), _("not defined"))
     shares = ", ".join("–" if share is None else f"{share:.4f}" for share in worth.explained or ())
-    costs = {"f = 0": worth.zero, "f linear": worth.linear}
-    return row | {name: _with_cost(loss, worth.whole) for name, loss in costs.items()} | {EXPLAINED: shares}
+    costs = {_("f = 0"): worth.zero, _("f linear"): worth.linear}
+    return row | {name: _with_cost(loss, worth.whole) for name, loss in costs.items()} | {explained_: shares}
 
 
 def _with_cost(loss: float, whole: float) -> str:

@@ -12,6 +12,7 @@ from plotly.colors import sample_colorscale
 from nqlab.analysis.attention_maps import AttentionMaps
 from nqlab.analysis.figures import GREY, colour, pattern
 from nqlab.analysis.microscope import Look
+from nqlab.words import _
 
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥"}
 # Colour goes with the root of a weight: most weights are small, and a scale fixed at 0 to 1 makes all maps comparable.
@@ -37,12 +38,12 @@ def layer_figure(measure: str, looks: Mapping[str, Look], arms: Mapping[str, str
     for level in levels:
         figure.add_hline(
             y=level, line={"dash": "dash", "color": GREY, "width": 1.5},
-            annotation={"text": f"no preferences {level:.2f}", "font": {"size": 11, "color": GREY}},
+            annotation={"text": _("no preferences {entropy:.2f}").format(entropy=level), "font": {"size": 11, "color": GREY}},
         )  # fmt: skip
     numbers = [value for one in looks.values() for value in one.values(measure) if value is not None]
     low, high = min([0.0, *numbers]), max([0.0, *numbers, *levels]) or 1.0
     if not numbers:
-        words = "not defined: without an f"
+        words = _("not defined: without an f")
         figure.add_annotation(text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": GREY})
     room = 0.18 * (high - low)  # for the numbers at the ends of the bars
     figure.update_xaxes(type="category")
@@ -52,7 +53,7 @@ def layer_figure(measure: str, looks: Mapping[str, Look], arms: Mapping[str, str
 
 def _bars(measure: str, label: str, one: Look, arm: str) -> go.Bar:
     return go.Bar(
-        x=[f"layer {layer.layer + 1}" for layer in one.layers], y=one.values(measure), name=label,
+        x=[_("layer {n}").format(n=layer.layer + 1) for layer in one.layers], y=one.values(measure), name=label,
         texttemplate="%{y:.3g}", textposition="outside", textangle=0, cliponaxis=False,
         marker={"color": colour(arm), "pattern": {"shape": pattern(arm), "fillmode": "overlay", "solidity": 0.2}},
         hovertemplate=f"{label}, %{{x}}: %{{y:.4f}}<extra></extra>",
@@ -71,7 +72,8 @@ def map_figure(maps: AttentionMaps, layer: int, head: int, title: str = "", heig
     figure = go.Figure(
         go.Heatmap(
             x=places, y=places, z=np.where(visible, weights, np.nan), zmin=0, zmax=1, colorscale=SCALE, showscale=False,
-            hoverongaps=False, hovertemplate="position %{y} looks at position %{x}: %{z:.2f}<extra></extra>",
+            hoverongaps=False,
+            hovertemplate=_("position {one} looks at position {other}").format(one="%{y}", other="%{x}") + ": %{z:.2f}<extra></extra>",
         )
     )  # fmt: skip
     title_spec = {"text": title, "font": {"size": 14}, "x": 0, "xref": "container"}
@@ -89,7 +91,9 @@ def map_figure(maps: AttentionMaps, layer: int, head: int, title: str = "", heig
 def scale_figure(height: int = 76) -> go.Figure:
     """The colours of all maps, from 0 to 1."""
     roots, marks = np.linspace(0, 1, 101), (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1)
-    strip = go.Heatmap(x=roots, y=["weight"], z=[(roots**2).tolist()], zmin=0, zmax=1, colorscale=SCALE, showscale=False, hoverinfo="skip")
+    strip = go.Heatmap(
+        x=roots, y=[_("weight")], z=[(roots**2).tolist()], zmin=0, zmax=1, colorscale=SCALE, showscale=False, hoverinfo="skip"
+    )
     figure = go.Figure(strip)
     figure.update_layout(height=height, margin={"l": 50, "r": 12, "t": 4, "b": 36})
     figure.update_xaxes(tickvals=[mark**0.5 for mark in marks], ticktext=[f"{mark:g}" for mark in marks], fixedrange=True)

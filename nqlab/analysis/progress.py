@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from nqlab.analysis.estimate import race_s
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import results_of_study
-from nqlab.analysis.stability import AXES, Cell, cells
+from nqlab.analysis.stability import Cell, axis_title, cells
 from nqlab.config import RunConfig
 from nqlab.runs.log import last_record
 from nqlab.runs.store import Run
 from nqlab.runs.study import ENDS, Study, StudyFolder
 from nqlab.runs.sweep import sweeper, work
+from nqlab.words import _
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Standing:
 
     @property
     def word(self) -> str:
-        """How it stands, in a word."""
+        """How it stands, in a word of the reader's language."""
         if self.filling:
-            return "stopping" if self.stopping else "being filled"
-        return "complete" if self.complete else "stopped" if self.begun else "not begun"
+            return _("stopping") if self.stopping else _("being filled")
+        return _("complete") if self.complete else _("stopped") if self.begun else _("not begun")
 
 
 def standing(place: StudyFolder) -> Standing:
@@ -69,7 +70,7 @@ def standing(place: StudyFolder) -> Standing:
 def _left_s(place: StudyFolder, ended: Sequence[tuple[RunConfig, Run]], since: float) -> float | None:
     """The work that is left, at the rate of this sweep so far."""
     fresh = sum(work(config) for config, run in ended if run.events.stat().st_mtime > since)
-    rest = sum(map(work, place.configs)) - sum(work(config) for config, _ in ended)
+    rest = sum(map(work, place.configs)) - sum(work(config) for config, _run in ended)
     return rest / fresh * (time.time() - since) if fresh else None
 
 
@@ -84,7 +85,7 @@ def overview(place: StudyFolder) -> list[dict[str, str]]:
     seeds = len(place.study.seeds)
     rows: dict[tuple[tuple[str, float], ...], dict[str, str]] = {}
     for cell in sorted(found, key=_shared):
-        row = rows.setdefault(_shared(cell), {AXES[axis]: f"{value:g}" for axis, value in _shared(cell)})
+        row = rows.setdefault(_shared(cell), {axis_title(axis): f"{value:g}" for axis, value in _shared(cell)})
         name = title_of(cell.arm)
         own = cell.value("bottleneck")
         row[f"{name} (R {own:g})" if "bottleneck" in "".join(place.study.grid) and own else name] = _words(cell, seeds)

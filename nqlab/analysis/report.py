@@ -12,7 +12,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-Row = Mapping[str, Any]
+from nqlab.analysis.sentences import budget_words, verdict_word
+from nqlab.analysis.verdict import Row
+from nqlab.words import _
 
 
 def frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -20,7 +22,7 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame([_flat(row) for row in rows])
 
 
-def _flat(row: Row) -> dict[str, Any]:
+def _flat(row: Mapping[Any, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
@@ -30,17 +32,36 @@ def _flat(row: Row) -> dict[str, Any]:
     return out
 
 
+def shown(rows: Sequence[Row]) -> pd.DataFrame:
+    """The table as people read it: :func:`frame` with its columns, verdicts and budgets in the reader's language; arms by their names."""
+    words = [row | {"budget": budget_words(row["budget"]), "verdict": verdict_word(row["verdict"])} for row in rows]
+    table, names = frame(words), _columns()
+    return table.rename(columns={name: names.get(name, name) for name in table.columns})
+
+
+def _columns() -> dict[str, str]:
+    """What people read above the columns of verdicts; what is left out is the name of a setting."""
+    return {
+        "size": _("size"), "arm": _("arm"), "baseline": _("baseline"), "budget": _("budget"), "mean": _("mean"), "low": _("low"),
+        "high": _("high"), "n": _("n"), "verdict": _("verdict"), "p": _("p"), "detectable": _("detectable"),
+        "more_seeds": _("more_seeds"), "corrected_for": _("corrected_for"), "tried": _("tried"), "noise_floor": _("noise_floor"),
+        "inside_noise": _("inside_noise"), "survived": _("survived"), "parameters": _("parameters"),
+        "parameters_percent": _("parameters_percent"), "flops_percent": _("flops_percent"), "seconds_ratio": _("seconds_ratio"),
+        "losses": _("losses"), "reason": _("reason"),
+    }  # fmt: skip
+
+
 def csv(rows: Sequence[Row]) -> str:
     """The table as CSV; numbers with all their digits, so that reading it back gives the same ones."""
     return frame(rows).to_csv(index=False, lineterminator="\n")
 
 
 def document(title: str, sentences: Sequence[str], figures: Sequence[go.Figure], rows: Sequence[Row]) -> str:
-    """One HTML page with everything in it: the verdicts in words, the charts, the table."""
+    """One HTML page with everything in it, in the reader's language: the verdicts in words, the charts, the table."""
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(s)}</p>" for s in sentences)]
     for i, figure in enumerate(figures):
         parts.append(figure.to_html(full_html=False, include_plotlyjs=i == 0))
-    parts.append(frame(rows).to_html(index=False, na_rep="", border=0))
+    parts.append(shown(rows).to_html(index=False, na_rep="", border=0))
     style = "body{font-family:sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}td,th{padding:.2em .6em;text-align:left}"
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{style}</style>'
     return f"<!doctype html><html><head>{head}</head><body>{''.join(parts)}</body></html>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nqlab.analysis.figures import title_of
-from nqlab.analysis.verdict import TUNED, Row
+from nqlab.analysis.verdict import SAME, TUNED, Row
 from nqlab.config import setting_words
 from nqlab.words import _, several
 
@@ -21,6 +21,18 @@ def sentence(row: Row) -> str:
             tried=tried, settings=setting_words(row["settings"]), baseline_settings=setting_words(row["baseline_settings"])
         )
     return f"{_gap(row, arm, baseline)} {where}{_failures(row)}."
+
+
+def verdict_word(verdict: str) -> str:
+    """A row's ``verdict`` in the reader's language."""
+    return {
+        "better": _("better"), "worse": _("worse"), "inconclusive": _("inconclusive"), "refused": _("refused"),
+    }[verdict]  # fmt: skip
+
+
+def budget_words(budget: str) -> str:
+    """A row's ``budget`` in the reader's language."""
+    return {SAME: _("same settings"), TUNED: _("equal tuning"), "none": _("none")}[budget]
 
 
 def _gap(row: Row, arm: str, baseline: str) -> str:

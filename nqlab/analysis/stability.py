@@ -15,11 +15,17 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from nqlab.analysis.figures import GREY, colour, title_of
-from nqlab.analysis.results import Result
+from nqlab.analysis.results import Outcome, Result
+from nqlab.words import _, several
 
-AXES = {"learning_rate": "learning rate", "weight_decay": "weight decay", "bottleneck": "bottleneck width R"}
+AXES = ("learning_rate", "weight_decay", "bottleneck")
 COLOURS = "Viridis"
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+def axis_title(axis: str) -> str:
+    """What people read for one of :data:`AXES`."""
+    return {"learning_rate": _("learning rate"), "weight_decay": _("weight decay"), "bottleneck": _("bottleneck width R")}[axis]
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,26 @@ class Cell:
         return dict(self.setting)[axis]
 
     @property
+    def key(self) -> str:
+        """The arm and the setting as a short name that is the same in every language."""
+        return " ".join([self.arm, *(f"{axis}={value:g}" for axis, value in self.setting)])
+
+    @property
     def title(self) -> str:
         """The arm and the setting, in words."""
-        parts = [f"{AXES[axis]} {value:g}" for axis, value in self.setting if axis != "bottleneck" or value]
+        parts = [f"{axis_title(axis)} {value:g}" for axis, value in self.setting if axis != "bottleneck" or value]
         return f"{title_of(self.arm)}, {', '.join(parts)}"
 
     def rows(self) -> list[dict[str, object]]:
         """A line a run."""
         return [
-            {"seed": r.config.seed, "ended": r.outcome, "step": r.step, "val. loss": r.val_loss, "counted as": r.counted_loss}
+            {
+                _("seed"): r.config.seed,
+                _("ended"): outcome_word(r.outcome),
+                _("step"): r.step,
+                _("val. loss"): r.val_loss,
+                _("counted as"): r.counted_loss,
+            }
             for r in self.results
         ]
 
@@ -71,11 +88,24 @@ class Cell:
     def words(self) -> str:
         """How it ended, in words."""
         if self.survived == self.n:
-            return f"all {self.n} learnt"
-        failed = [f"{self.survived} of {self.n} learnt"]
+            return several("all {n} learnt", "all {n} learnt", self.n).format(n=self.n)
+        failed = [_("{k} of {n} learnt").format(k=self.survived, n=self.n)]
         if self.diverged_at is not None:
-            failed.append(f"diverged at step {self.diverged_at}")
+            failed.append(_("diverged at step {step}").format(step=self.diverged_at))
         return ", ".join(failed)
+
+    def record(self) -> dict[str, object]:
+        """As plain data; ``bottleneck`` is None for an arm without one, the loss in nats per character."""
+        setting = {axis: value if value or axis != "bottleneck" else None for axis, value in self.setting}
+        counts = {"mean_loss": self.mean, "learnt": self.survived, "of": self.n, "diverged_at": self.diverged_at}
+        return {"arm": self.arm, **setting, **counts}
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """How a run ended, in the reader's language."""
+    return {
+        "finished": _("finished"), "did not learn": _("did not learn"), "diverged": _("diverged"), "unfinished": _("unfinished"),
+    }[outcome]  # fmt: skip
 
 
 def setting_of(result: Result) -> tuple[tuple[str, float], ...]:
@@ -100,9 +130,12 @@ def cells(results: Iterable[Result]) -> list[Cell]:
 def table(found: Sequence[Cell]) -> list[dict[str, object]]:
     """The same as rows, for a table beside the map."""
     return [
-        {"arm": title_of(c.arm), **{AXES[k]: v for k, v in c.setting}, "mean loss": c.mean, "learnt": c.survived, "of": c.n, "how": c.words}
+        {
+            _("arm"): title_of(c.arm), **{axis_title(k): v for k, v in c.setting},
+            _("mean loss"): c.mean, _("learnt"): c.survived, _("of"): c.n, _("how"): c.words,
+        }
         for c in found
-    ]
+    ]  # fmt: skip
 
 
 def stability_map(found: Sequence[Cell], arms: Sequence[str], y: str = "weight_decay", columns: int = 3) -> go.Figure:
@@ -121,11 +154,11 @@ def stability_map(found: Sequence[Cell], arms: Sequence[str], y: str = "weight_d
         figure.add_trace(_panel(found, places, arm, y), row=i // columns + 1, col=i % columns + 1)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=_values(found, "learning_rate"), tickangle=-45)
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=_values(found, y))
-    figure.update_xaxes(title_text="learning rate", row=rows)
-    figure.update_yaxes(title_text=AXES[y], col=1)
+    figure.update_xaxes(title_text=axis_title("learning_rate"), row=rows)
+    figure.update_yaxes(title_text=axis_title(y), col=1)
     figure.update_layout(
         height=rows * (110 + 50 * len(_values(found, y))) + 70, margin={"l": 60, "r": 10, "t": 40, "b": 70}, showlegend=False,
-        coloraxis={"colorscale": COLOURS, "reversescale": True, "colorbar": {"title": {"text": "loss"}, "thickness": 12}},
+        coloraxis={"colorscale": COLOURS, "reversescale": True, "colorbar": {"title": {"text": _("loss")}, "thickness": 12}},
     )  # fmt: skip
     return figure
 
@@ -147,7 +180,8 @@ def seeds_figure(cell: Cell, height: int = 320) -> go.Figure:
     for i, r in enumerate(cell.results):
         figure.add_trace(
             go.Scatter(
-                x=list(r.steps), y=list(r.losses), mode="lines+markers", name=f"seed {r.config.seed} ({r.outcome})",
+                x=list(r.steps), y=list(r.losses), mode="lines+markers",
+                name=_("seed {seed} ({outcome})").format(seed=r.config.seed, outcome=outcome_word(r.outcome)),
                 line={"color": colour(cell.arm), "dash": DASHES[i % len(DASHES)]}, marker={"size": 4, "symbol": i},
             )
         )  # fmt: skip
@@ -155,13 +189,14 @@ def seeds_figure(cell: Cell, height: int = 320) -> go.Figure:
             mark = {"symbol": "x", "size": 12, "color": "#D55E00"}
             figure.add_trace(
                 go.Scatter(
-                    x=[r.step], y=[r.losses[-1]], mode="markers+text", text=[f"diverged at step {r.step}"],
+                    x=[r.step], y=[r.losses[-1]], mode="markers+text",
+                    text=[_("diverged at step {step}").format(step=r.step)],
                     textposition="top center", marker=mark, showlegend=False,
                 )
             )  # fmt: skip
-    figure.add_hline(y=cell.results[0].unigram, line={"dash": "dot", "color": GREY}, annotation_text="unigram entropy")
-    figure.update_layout(height=height, margin={"l": 60, "r": 10, "t": 10, "b": 40}, xaxis_title="optimiser step")
-    figure.update_yaxes(title_text="validation loss (nats per character)")
+    figure.add_hline(y=cell.results[0].unigram, line={"dash": "dot", "color": GREY}, annotation_text=_("unigram entropy"))
+    figure.update_layout(height=height, margin={"l": 60, "r": 10, "t": 10, "b": 40}, xaxis_title=_("optimiser step"))
+    figure.update_yaxes(title_text=_("validation loss (nats per character)"))
     return figure
 
 
@@ -189,6 +224,6 @@ def _panel(found: Sequence[Cell], places: Sequence[int], arm: str, y: str) -> go
         },
         unselected={"marker": {"opacity": 0.6}},
         customdata=places,
-        hovertext=[f"{title_of(arm)}<br>mean loss {cell.mean:.4f}<br>{cell.words}" for cell in panel],
+        hovertext=[f"{title_of(arm)}<br>{_('mean loss')} {cell.mean:.4f}<br>{cell.words}" for cell in panel],
         hoverinfo="text",
     )

@@ -14,13 +14,14 @@ from typing import Any
 
 import pandas as pd
 
-from nqlab.analysis.results import Result, results_of_study
+from nqlab.analysis.results import Result, results_of, results_of_study
 from nqlab.config import RunConfig
 from nqlab.runs.files import read_json, write_bytes, write_json
-from nqlab.runs.store import Run
+from nqlab.runs.store import Run, runs
 from nqlab.runs.study import Study, StudyFolder, folder_of, read_study, studies
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"
+OWN = "runs"  # what the runs trained one by one are called, as if they were a study
 FIELDS = ("outcome", "step", "val_loss", "cpu_s", "vocabulary", "unigram", "id")
 
 
@@ -53,9 +54,11 @@ def shipped(folder: Path = REFERENCE) -> list[Filled]:
 def find(target: str, runs_dir: Path) -> list[Filled]:
     """What a person means by ``target``: the name of a study here, a study file, packed results, or a folder of those.
 
-    ValueError says where was looked.
+    ``runs`` are the runs trained one by one, unless a study has that name. ValueError says where was looked.
     """
     path = Path(target)
+    if target == OWN and not (folder_of(runs_dir, OWN).folder / "study.json").exists():
+        return [of_runs(runs_dir)]
     if path.is_dir():
         found = shipped(path)
         if not found:
@@ -80,6 +83,13 @@ def find(target: str, runs_dir: Path) -> list[Filled]:
 def of_folder(place: StudyFolder) -> Filled:
     """A study of the run store."""
     return Filled(place.study, tuple(results_of_study(place)), receipt(place))
+
+
+def of_runs(runs_dir: Path) -> Filled:
+    """The runs trained one by one, as a study of all their arms."""
+    results = tuple(results_of(runs(runs_dir)))
+    arms = tuple(dict.fromkeys(["linear", *(r.arm for r in results)]))
+    return Filled(Study(name=OWN, arms=arms), results, {})
 
 
 def receipt(place: StudyFolder) -> dict[str, Any]:

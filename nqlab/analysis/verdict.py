@@ -22,6 +22,7 @@ from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import Result
 from nqlab.config import RunConfig, difference_line, setting_words
 from nqlab.model.budget import surplus
+from nqlab.words import _
 
 Row = dict[str, Any]
 Fields = tuple[tuple[str, Any], ...]
@@ -198,13 +199,13 @@ class _Group:
         others = [arm for arm in dict.fromkeys([*self.arms, *self.waiting]) if arm != self.baseline]
         refusals = {arm: reason for arm in others if (reason := self._nothing(arm, everything))}
         sorted_out = {arm: self._pairs(arm) for arm in others if arm not in refusals}
-        pairs = {arm: [p for p in fair if at.items() <= dict(p[0]).items()] for arm, (fair, _) in sorted_out.items()}
-        tuned = [(arm, chosen) for arm, (fair, _) in sorted_out.items() if (chosen := self._choose(fair)) is not None]
+        pairs = {arm: [p for p in fair if at.items() <= dict(p[0]).items()] for arm, (fair, _unfair) in sorted_out.items()}
+        tuned = [(arm, chosen) for arm, (fair, _unfair) in sorted_out.items() if (chosen := self._choose(fair)) is not None]
         rows = [self._tuned_row(arm, *chosen, family=len(tuned)) for arm, chosen in tuned]
         family = sum(map(len, pairs.values()))
         for arm, fair in pairs.items():
             rows += [self._same_row(arm, *pair, family=family) for pair in fair]
-        rows += [self._refused(arm, reason) for arm, (_, unfair) in sorted_out.items() for reason in unfair]
+        rows += [self._refused(arm, reason) for arm, (_fair, unfair) in sorted_out.items() for reason in unfair]
         for arm, (fair, unfair) in sorted_out.items():
             if not pairs[arm] and (fair or not unfair):
                 refusals[arm] = self._no_pair(arm, fair, at)
@@ -213,28 +214,31 @@ class _Group:
     def _nothing(self, arm: str, everything: Sequence[Result]) -> str | None:
         """Why there is nothing to pair, or None."""
         if arm not in self.arms:
-            return "none of its runs has made all its steps; only annealed runs are ranked"
+            return _("none of its runs has made all its steps; only annealed runs are ranked")
         if self.baseline in self.arms:
             return None
         if self.waiting[self.baseline]:
-            return "none of the baseline's runs has made all its steps; only annealed runs are ranked"
+            return _("none of the baseline's runs has made all its steps; only annealed runs are ranked")
         mine = next(iter(self._runs(arm)))
         lines = [difference_line(r.config, mine.config) for r in everything if r.arm == self.baseline]
         if not lines:
-            return f"no run of the baseline {title_of(self.baseline)} is here to pair it with"
-        return f"it differs from the baseline in more than the query: {min(lines, key=len)}"
+            return _("no run of the baseline {baseline} is here to pair it with").format(baseline=title_of(self.baseline))
+        return _("it differs from the baseline in more than the query: {fields}").format(fields=min(lines, key=len))
 
     def _no_pair(self, arm: str, fair: Sequence[Pair], at: Mapping[str, Any]) -> str:
         """Why an arm that has ended runs, as the baseline has, has no pair."""
         if fair:
-            tried = "; ".join(dict.fromkeys(setting_words(dict(a)) for a, *_ in fair))
-            return f"it has no pair at {setting_words(at)}; it has pairs at {tried}"
+            tried = "; ".join(dict.fromkeys(setting_words(dict(a)) for a, *_rest in fair))
+            return _("it has no pair at {settings}; it has pairs at {tried}").format(settings=setting_words(at), tried=tried)
         seeds = [sorted({r.config.seed for r in self._runs(a)}) for a in (arm, self.baseline)]
-        return (
-            "it shares no setting and seed with the baseline: its seeds are "
-            f"{', '.join(map(str, seeds[0]))}, the baseline's {', '.join(map(str, seeds[1]))}; "
-            f"its settings {_list(self.arms[arm])}, the baseline's {_list(self.arms[self.baseline])}"
+        text = _(
+            "it shares no setting and seed with the baseline: its seeds are {mine}, the baseline's {theirs}; "
+            "its settings {my_settings}, the baseline's {their_settings}"
         )
+        return text.format(
+            mine=", ".join(map(str, seeds[0])), theirs=", ".join(map(str, seeds[1])),
+            my_settings=_list(self.arms[arm]), their_settings=_list(self.arms[self.baseline]),
+        )  # fmt: skip
 
     # --- pairs
 
@@ -256,21 +260,22 @@ class _Group:
                     unfair[reason] = None
                 else:
                     fair.append(pair)
-        return sorted(fair, key=lambda pair: [_order(v) for _, v in (*pair[0], *pair[1])]), list(unfair)
+        return sorted(fair, key=lambda pair: [_order(v) for _key, v in (*pair[0], *pair[1])]), list(unfair)
 
     def _unequal(self, pair: Pair) -> str | None:
         """Why the sizes forbid a ranking, or None. An arm in its usual form has the size that it is meant to have;
         a width that somebody set and nobody declared may be where a gain comes from."""
-        a, b, (mine, *_), (theirs, *_) = pair
+        a, b, (mine, *_more), (theirs, *_others) = pair
         extra = surplus(mine.config.model, theirs.config.model)
-        if ({key for key, _ in (*a, *b)} & (OWN - set(self.declared))) and abs(extra.percent) > UNEQUAL_PERCENT:
-            return f"it has {extra} more parameters than the baseline, and nobody declared that; match them, or declare the width"
+        if ({key for key, _value in (*a, *b)} & (OWN - set(self.declared))) and abs(extra.percent) > UNEQUAL_PERCENT:
+            text = _("it has {surplus} more parameters than the baseline, and nobody declared that; match them, or declare the width")
+            return text.format(surplus=extra)
         return None
 
     def _choose(self, fair: Sequence[Pair]) -> tuple[Fields, Fields, list[Result], list[Result], tuple[int, int]] | None:
         """The best setting of each, among those that both tried, over the seeds that all of these have."""
-        mine = {a: {r.config.seed: r for r in runs} for a, _, runs, _ in fair}
-        theirs = {b: {r.config.seed: r for r in runs} for _, b, _, runs in fair}
+        mine = {a: {r.config.seed: r for r in runs} for a, _b, runs, _theirs in fair}
+        theirs = {b: {r.config.seed: r for r in runs} for _a, b, _mine, runs in fair}
         every = [set(runs) for runs in [*mine.values(), *theirs.values()]]
         seeds = sorted(set.intersection(*every)) if every else []
         if len({_shared(a) for a in mine}) < 2 or not seeds:
@@ -359,7 +364,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
 
 
 def _list(settings: Iterable[Fields]) -> str:
-    return " or ".join(f"({setting_words(dict(s))})" for s in settings)
+    return _(" or ").join(f"({setting_words(dict(s))})" for s in settings)
 
 
 def _ended(result: Result) -> bool:

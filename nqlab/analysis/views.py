@@ -10,8 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from nqlab.analysis.curves import Array
-from nqlab.analysis.figures import GREY, colour, dash, title_of
-from nqlab.analysis.stability import AXES, Cell
+from nqlab.analysis.figures import GREY, colour, dash, short_of, title_of
+from nqlab.analysis.sentences import verdict_word
+from nqlab.analysis.stability import AXES, Cell, axis_title
+from nqlab.words import _, several
 
 SYMBOLS = {
     "linear": "circle", "nonlinear": "diamond", "identity": "square", "residual_linear": "triangle-up",
@@ -50,7 +52,7 @@ def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) 
         figure.add_trace(_difference(row, label))
     figure.add_vline(x=0, line={"color": GREY, "width": 1})
     figure.update_layout(height=90 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 45}, showlegend=False)
-    figure.update_xaxes(title_text="difference in nats per character (left: better)")
+    figure.update_xaxes(title_text=_("difference in nats per character (left: better)"))
     figure.update_yaxes(autorange="reversed", type="category", automargin=True)
     return figure
 
@@ -61,11 +63,12 @@ def _difference(row: Mapping[str, Any], label: str) -> go.Scatter:
     error: dict[str, Any] = {"visible": False}
     if low is not None:
         error = {"type": "data", "symmetric": False, "array": [high - mean], "arrayminus": [mean - low], "color": tint, "thickness": 2}
-    interval = "no interval from one pair" if low is None else f"{low:+.4f} to {high:+.4f}"
+    interval = _("no interval from one pair") if low is None else _("{low} to {high}").format(low=f"{low:+.4f}", high=f"{high:+.4f}")
+    pairs = several("{n} pair: {verdict}", "{n} pairs: {verdict}", row["n"]).format(n=row["n"], verdict=verdict_word(row["verdict"]))
     return go.Scatter(
         x=[mean], y=[label], mode="markers", error_x=error, name=label,
         marker={"color": tint, "size": 10, "symbol": _symbol(row["arm"]) + ("-open" if row["inside_noise"] else "")},
-        hovertemplate=f"{mean:+.4f} ({interval})<br>{row['n']} pairs: {row['verdict']}<extra></extra>",
+        hovertemplate=f"{mean:+.4f} ({interval})<br>{pairs}<extra></extra>",
     )  # fmt: skip
 
 
@@ -93,7 +96,7 @@ def band_figure(
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
     figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear")
     shown = _end_of(bands)
-    figure.update_yaxes(title_text="validation loss (nats per character)", range=shown)
+    figure.update_yaxes(title_text=_("validation loss (nats per character)"), range=shown)
     for name, value in (references or {}).items():
         if shown and shown[0] < value < shown[1]:
             figure.add_hline(
@@ -107,8 +110,8 @@ def _end_of(bands: Mapping[str, tuple[Array, Array, Array, Array]]) -> list[floa
     """The range in which curves differ: from the least loss to the greatest after a fifth of the way."""
     if not bands:
         return None
-    low = min(float(low.min()) for _, _, low, _ in bands.values())
-    high = max(float(high[len(high) // 5 :].max()) for _, _, _, high in bands.values())
+    low = min(float(low.min()) for _x, _mean, low, _high in bands.values())
+    high = max(float(high[len(high) // 5 :].max()) for _x, _mean, _low, high in bands.values())
     return [low - 0.05 * (high - low), high + 0.05 * (high - low)]
 
 
@@ -138,8 +141,8 @@ def slice_figure(found: Sequence[Cell], arms: Sequence[str], axis: str = "learni
             )
         )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
-    figure.update_xaxes(title_text=AXES[axis], type="log")
-    figure.update_yaxes(title_text="final validation loss (nats per character)")
+    figure.update_xaxes(title_text=axis_title(axis), type="log")
+    figure.update_yaxes(title_text=_("final validation loss (nats per character)"))
     return figure
 
 
@@ -148,7 +151,7 @@ def contour_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> 
     mine = [cell for cell in found if cell.arm == arm]
     xs, ys = (sorted({cell.value(axis) for cell in mine}) for axis in ("learning_rate", y))
     z: list[list[float | None]] = [[_mean_at(mine, a, y, b) for a in xs] for b in ys]
-    figure = go.Figure(go.Contour(x=xs, y=ys, z=z, colorscale="Viridis", reversescale=True, colorbar={"title": {"text": "loss"}}))
+    figure = go.Figure(go.Contour(x=xs, y=ys, z=z, colorscale="Viridis", reversescale=True, colorbar={"title": {"text": _("loss")}}))
     points = {"color": "#808080", "size": 6, "symbol": "x"}
     figure.add_trace(
         go.Scatter(
@@ -157,8 +160,8 @@ def contour_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> 
         )
     )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN)
-    figure.update_xaxes(title_text=AXES["learning_rate"], type="log")
-    figure.update_yaxes(title_text=AXES[y], type="log" if min(ys) > 0 else "linear")
+    figure.update_xaxes(title_text=axis_title("learning_rate"), type="log")
+    figure.update_yaxes(title_text=axis_title(y), type="log" if min(ys) > 0 else "linear")
     return figure
 
 
@@ -171,18 +174,18 @@ def parallel_figure(found: Sequence[Cell], arms: Sequence[str]) -> go.Figure:
     mine = [cell for cell in found if cell.arm in arms]
     dimensions: list[dict[str, Any]] = [
         {
-            "label": "variant", "values": [arms.index(c.arm) for c in mine],
-            "tickvals": list(range(len(arms))), "ticktext": [a.replace("_", " ") for a in arms],
+            "label": _("variant"), "values": [arms.index(c.arm) for c in mine],
+            "tickvals": list(range(len(arms))), "ticktext": [short_of(a) for a in arms],
         }
     ]  # fmt: skip
-    for axis, label in AXES.items():
+    for axis in AXES:
         values = sorted({c.value(axis) for c in mine})
         if len(values) > 1:
             places = [values.index(c.value(axis)) for c in mine]
-            names = [f"{v:g}" if v or axis != "bottleneck" else "none" for v in values]
-            dimensions.append({"label": label, "values": places, "tickvals": list(range(len(values))), "ticktext": names})
-    dimensions.append({"label": "share that learnt", "values": [c.survived / c.n for c in mine], "range": [0, 1]})
-    dimensions.append({"label": "mean final loss", "values": [c.mean for c in mine]})
+            names = [f"{v:g}" if v or axis != "bottleneck" else _("none") for v in values]
+            dimensions.append({"label": axis_title(axis), "values": places, "tickvals": list(range(len(values))), "ticktext": names})
+    dimensions.append({"label": _("share that learnt"), "values": [c.survived / c.n for c in mine], "range": [0, 1]})
+    dimensions.append({"label": _("mean final loss"), "values": [c.mean for c in mine]})
     line = {"color": [c.mean for c in mine], "colorscale": "Viridis", "reversescale": True}
     figure = go.Figure(go.Parcoords(dimensions=dimensions, line=line))
     figure.update_layout(height=420, margin={"l": 120, "r": 60, "t": 50, "b": 30})

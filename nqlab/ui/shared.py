@@ -16,6 +16,7 @@ from nqlab.runs import store
 from nqlab.runs.launch import prepare_spare
 from nqlab.runs.race import Race, races
 from nqlab.runs.store import Run
+from nqlab.ui import visit
 from nqlab.ui.chart import Message
 from nqlab.words import _
 
@@ -34,9 +35,9 @@ MOST_DRAWN = 50
 
 
 def drawn(lines: Sequence[Line], options: Mapping[str, Any], draw: Callable[[], Message]) -> Message:
-    """A live chart as it is sent, made once for all viewers who see the same curves in the same way."""
+    """A live chart as it is sent, made once for all viewers who see the same curves in the same way and language."""
     curves_ = [(line.id, line.label, line.faint, line.curve.step, line.curve.last("loss"), len(line.curve.val["step"])) for line in lines]
-    key = (*curves_, *(str(value) for value in options.values()))
+    key = (visit.language(), *curves_, *(str(value) for value in options.values()))
     with _lock:
         message = _drawn.get(key)
     if message is None:

@@ -6,15 +6,13 @@ import streamlit as st
 
 from nqlab.analysis import studies
 from nqlab.analysis.figures import labels
-from nqlab.analysis.results import results_of
-from nqlab.analysis.studies import Filled
+from nqlab.analysis.studies import OWN, Filled
 from nqlab.runs import store
 from nqlab.runs.store import Run
-from nqlab.runs.study import Study, folder_of
+from nqlab.runs.study import folder_of
 from nqlab.runs.study import studies as study_folders
 from nqlab.ui import shared
-
-OWN = "runs"
+from nqlab.words import _, several
 
 
 def choose() -> Filled | None:
@@ -24,16 +22,17 @@ def choose() -> Filled | None:
     """
     names = _names()
     if not names:
-        st.info("Nothing to show yet: train a race on the page Train, or start a study on the page Sweep.")
+        st.info(_("Nothing to show yet: train a race on the page Train, or start a study on the page Sweep."))
         return None
     wanted = st.query_params.get("study")
     if wanted is not None and wanted not in names:
-        st.warning(f"There is no study {wanted!r} here; this is {next(iter(names.values()))} instead.")
+        text = _("There is no study {name!r} here; this is {other} instead.")
+        st.warning(text.format(name=wanted, other=next(iter(names.values()))))
         wanted = None
     keys = list(names)
     chosen = st.selectbox(
-        "What to look at", keys, index=keys.index(wanted) if wanted else 0, format_func=names.__getitem__, key="source",
-        help="Studies filled on this machine, the reference study that came with the program, and single runs.",
+        _("What to look at"), keys, index=keys.index(wanted) if wanted else 0, format_func=names.__getitem__, key="source",
+        help=_("Studies filled on this machine, the reference study that came with the program, and single runs."),
     )  # fmt: skip
     st.query_params["study"] = chosen
     return _load(chosen)
@@ -41,17 +40,15 @@ def choose() -> Filled | None:
 
 def _names() -> dict[str, str]:
     """What there is: key in the address -> what people read. A person's own come first."""
-    own = {place.folder.name: f"{place.folder.name} (filled here)" for place in study_folders(shared.runs_dir())}
+    own = {place.folder.name: _("{name} (filled here)").format(name=place.folder.name) for place in study_folders(shared.runs_dir())}
     if any(run.status() in ("finished", "did not learn", "diverged") for run in store.runs(shared.runs_dir())):
-        own[OWN] = "runs trained here, one by one"
-    return own | {f.study.name: f"{f.study.name} (reference)" for f in studies.shipped() if f.study.name not in own}
+        own[OWN] = _("runs trained here, one by one")
+    return own | {f.study.name: _("{name} (reference)").format(name=f.study.name) for f in studies.shipped() if f.study.name not in own}
 
 
 def _load(name: str) -> Filled:
     if name == OWN:
-        results = tuple(results_of(store.runs(shared.runs_dir())))
-        arms = tuple(dict.fromkeys(["linear", *(r.arm for r in results)]))
-        return Filled(Study(name=OWN, arms=arms), results, {})
+        return studies.of_runs(shared.runs_dir())
     place = folder_of(shared.runs_dir(), name)
     if (place.folder / "study.json").exists():
         return studies.of_folder(place)
@@ -62,11 +59,15 @@ def about(filled: Filled) -> None:
     """One line: what it asks, where it was computed, whether it is whole."""
     ended = sum(r.outcome != "unfinished" for r in filled.results)
     parts = [f"**{filled.study.question}**"] if filled.study.question else []
-    parts.append(f"{ended} runs" + ("" if filled.study.name == OWN or filled.complete else f" of {len(list(filled.study.cells()))} so far"))
+    if filled.study.name == OWN or filled.complete:
+        parts.append(several("{n} run", "{n} runs", ended).format(n=ended))
+    else:
+        parts.append(_("{n} runs of {all} so far").format(n=ended, all=len(list(filled.study.cells()))))
     if filled.shipped:
         versions = (filled.receipt.get("versions") or [{}])[0]
         hours = filled.receipt.get("processor_hours", "?")
-        parts.append(f":blue[reference study], computed once with torch {versions.get('torch', '?')} in {hours} processor hours")
+        text = _(":blue[reference study], computed once with torch {version} in {hours} processor hours")
+        parts.append(text.format(version=versions.get("torch", "?"), hours=hours))
     st.caption(" · ".join(parts))
 
 
@@ -85,19 +86,20 @@ def choose_run() -> Run | None:
     """
     known = {run.id: run for run in with_checkpoint()}
     if not known:
-        st.info("There is no run to look into yet: start a race on the page Train. It can be chosen here from its first checkpoint on.")
+        st.info(_("There is no run to look into yet: start a race on the page Train. It can be chosen here from its first checkpoint on."))
         return None
     wanted, newest = st.query_params.get("run", st.session_state.get("run")), next(iter(known))
     if wanted is not None and wanted not in known:
-        st.warning(f"There is no run {wanted!r} with a checkpoint here; this is {known[newest].name} instead.")
+        text = _("There is no run {name!r} with a checkpoint here; this is {other} instead.")
+        st.warning(text.format(name=wanted, other=known[newest].name))
     st.session_state["run"] = wanted if wanted in known else newest
 
     def to_address() -> None:
         st.query_params["run"] = st.session_state["run"]
 
     chosen = st.selectbox(
-        "Run", list(known), format_func=lambda i: known[i].name, key="run", on_change=to_address,
-        help="Newest first. What you see is a copy of its newest checkpoint: a race that is running is not disturbed.",
+        _("Run"), list(known), format_func=lambda i: known[i].name, key="run", on_change=to_address,
+        help=_("Newest first. What you see is a copy of its newest checkpoint: a race that is running is not disturbed."),
     )  # fmt: skip
     st.query_params["run"] = chosen
     return known[chosen]
@@ -108,7 +110,7 @@ def with_its_race(run: Run) -> dict[str, Run]:
     able = with_checkpoint()
     race = [one for one in shared.runs_of(run.race) if one in able]
     everything = len(race) > 1 and st.toggle(
-        f"All {len(race)} runs of its race", True, key="whole_race", help="Side by side, on the same characters."
+        _("All {n} runs of its race").format(n=len(race)), True, key="whole_race", help=_("Side by side, on the same characters.")
     )
     runs = race if everything else [run]
     return dict(zip(labels([one.config for one in runs]), runs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from nqlab.analysis.redundancy.rule import Analysis
+from nqlab.words import _
 
 # Light enough for dark letters; more groups than colours begin anew, their numbers tell them apart.
 _FILLS = ("#56B4E9", "#E69F00", "#7FCDBB", "#F0E442", "#CC79A7", "#D9D9D9", "#FF9E80", "#9FA8DA", "#C5E1A5", "#BCAAA4")
@@ -23,9 +24,9 @@ def dot(analysis: Analysis) -> str:
     names = [state.name for state in analysis.states]
     lines.append(f'E [label="E, P", shape=plaintext, style="", fontsize=16, fontcolor="{_INK}"]; E -> {names[0]};')
     for left, right in pairwise(names):
-        block = "attn" if left.startswith("x") else "MLP"
+        block = _("attn") if left.startswith("x") else _("MLP")
         lines.append(f'{left} -> {right} [label="{block}"];')
-    lines += [f'{left} -> {right} [style=dashed, label="skip", constraint=false];' for left, right in analysis.skips]
+    lines += [f'{left} -> {right} [style=dashed, label="{_("skip")}", constraint=false];' for left, right in analysis.skips]
     lines.append(f'U [label="U", shape=plaintext, style="", fontsize=16, fontcolor="{_INK}"]; {names[-1]} -> U;')
     return "\n".join([*lines, "}"])
 
@@ -37,11 +38,11 @@ def factors(analysis: Analysis) -> list[dict[str, str]]:
         group = analysis.groups[state.group]
         rows.append(
             {
-                "state": f"{state.name}: {state.title}",
-                "carries": f"S{state.group} = {group.choice}",
-                "may be": group.restriction.title,
-                "written by": ", ".join(new for _, new in state.writers),
-                "read by": ", ".join(new for _, new in state.readers),
+                _("state"): f"{state.name}: {state.title}",
+                _("carries"): f"S{state.group} = {group.choice}",
+                _("may be"): group.restriction.title,
+                _("written by"): ", ".join(new for _name, new in state.writers),
+                _("read by"): ", ".join(new for _name, new in state.readers),
             }
         )
     return rows

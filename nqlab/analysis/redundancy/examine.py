@@ -6,6 +6,7 @@ What the rule says of an architecture beside what the numbers say; what the gaug
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from nqlab.analysis.redundancy.trained import identity_misuse, loss_of, per_head
 from nqlab.analysis.redundancy.transform import apply, apply_anyway
 from nqlab.corpus import Corpus
 from nqlab.model.gpt import GPT
+from nqlab.words import _
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Errors:
     gauge: float | None
     gauge_saved: int
     epsilon: float
+
+    def record(self) -> dict[str, Any]:
+        """As plain data: the rule's words and counts, and the errors."""
+        errors = {"as_the_rule_allows": self.rule, "identity_anyway": self.anyway, "gauge": self.gauge}
+        return self.analysis.record() | {"errors": errors, "gauge_saved": self.gauge_saved, "epsilon": self.epsilon}
 
 
 def errors_of(architecture: Architecture, condition: float = 10.0, dtype: str = "float64", seed: int = 0) -> Errors:
@@ -64,7 +71,7 @@ class TrainedExamination:
     """What two treatments do to a trained model. Losses in nats per character over the fixed validation windows.
 
     ``gauge_loss`` is the gauged model's, ``gauge_change`` the largest change of a logit in float64; ``misuse_losses``
-    maps a description to the loss after every W_Q was overwritten so.
+    maps a description to the loss after every W_Q was overwritten so (:func:`misuse_title` has it in the reader's language).
     """
 
     loss: float
@@ -72,6 +79,15 @@ class TrainedExamination:
     gauge_change: float
     gauge_saved: int
     misuse_losses: dict[str, float]
+
+
+def misuse_title(name: str) -> str:
+    """A key of ``misuse_losses`` in the reader's language."""
+    return {
+        "W_Q = I, q = x": _("W_Q = I, q = x"),
+        "W_Q = I/2, q = x/2": _("W_Q = I/2, q = x/2"),
+        "W_Q = I at the size of the old W_Q": _("W_Q = I at the size of the old W_Q"),
+    }[name]
 
 
 @torch.no_grad()

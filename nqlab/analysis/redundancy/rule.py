@@ -23,6 +23,7 @@ from typing import Any, Literal
 from nqlab.analysis.redundancy.architecture import LETTER, PROJECTIONS, Architecture, Projection, check_choice
 from nqlab.analysis.redundancy.sentence import Facts, sentence
 from nqlab.analysis.redundancy.structure import joined, matrices, skips_of, states_of
+from nqlab.words import _
 
 Verdict = Literal["exact", "orthogonal only", "impossible"]
 Form = Literal["I", "triangular", "unchanged"]
@@ -39,7 +40,7 @@ class Restriction(IntEnum):
     @property
     def title(self) -> str:
         """In words."""
-        return ("any invertible", "orthogonal", "orthogonal, fixing the all-ones direction", "none but I")[self]
+        return (_("any invertible"), _("orthogonal"), _("orthogonal, fixing the all-ones direction"), _("none but I"))[self]
 
 
 NORM_RESTRICTION = {"none": Restriction.GENERAL, "rmsnorm": Restriction.ORTHOGONAL, "layernorm": Restriction.FIXES_ONES}
@@ -166,10 +167,11 @@ def _changed(a: Architecture, remove: Projection, layer: int, layers: tuple[int,
 def _choice(form: Form, letter: str, changed: tuple[int, ...], follows: bool) -> str:
     """What S of a group is, in words."""
     if follows:
-        return "the inverse transpose of S0, as the output is tied"
+        return _("the inverse transpose of S0, as the output is tied")
     if not changed:
         return "I"
-    return f"W_{letter} of layer {changed[0]}" if form == "I" else f"the orthogonal factor of W_{letter} of layer {changed[0]}"
+    text = _("{name} of layer {n}") if form == "I" else _("the orthogonal factor of {name} of layer {n}")
+    return text.format(name=f"W_{letter}", n=changed[0])
 
 
 def _states(a: Architecture, groups: tuple[Group, ...]) -> tuple[State, ...]:
@@ -179,8 +181,9 @@ def _states(a: Architecture, groups: tuple[Group, ...]) -> tuple[State, ...]:
         touching.setdefault((matrix.state, matrix.writes), []).append((matrix.name, matrix.factor(group_of[matrix.state])))
     if a.tied:
         touching[f"x{a.n_layer}", False] = [("Eᵀ", f"S{groups[-1].index}⁻¹ Eᵀ = (E S0)ᵀ")]
-    titles = {f"m{i}": f"into the MLP of layer {i}" for i in range(a.n_layer)}
-    titles |= {f"x{i}": f"into attention of layer {i}" for i in range(a.n_layer)} | {f"x{a.n_layer}": "into the output"}
+    titles = {f"m{i}": _("into the MLP of layer {n}").format(n=i) for i in range(a.n_layer)}
+    titles |= {f"x{i}": _("into attention of layer {n}").format(n=i) for i in range(a.n_layer)}
+    titles |= {f"x{a.n_layer}": _("into the output")}
     return tuple(
         State(name, titles[name], group_of[name], tuple(touching.get((name, True), ())), tuple(touching.get((name, False), ())))
         for name in states_of(a)
