@@ -33,7 +33,7 @@ def test_both_verdicts_stand_side_by_side_with_their_pairs_and_costs(own_runs):
     assert "best of 3 settings" in words
     assert "parameters" in words
     assert len(test.dataframe[-1].value) == 2  # the setting chosen, and equal tuning
-    test.selectbox(key="at").set_value("all settings").run()
+    test.selectbox(key="at").set_value("all").run()
     assert not test.exception
     assert len(test.dataframe[-1].value) == len(comparison.rows) == 4
     assert "0 of 3 runs learnt" in said(test)

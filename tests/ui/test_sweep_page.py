@@ -8,6 +8,7 @@ import pytest
 from nqlab.runs import sweep
 from nqlab.runs.study import Study, folder_of
 from nqlab.runs.sweep import save_study, sweeper
+from nqlab.ui import sweep_page
 from tests.ui.conftest import page_of
 from tests.ui.studied import STUDY, filled
 from tests.ui.test_train_browser import POINTS, button
@@ -75,7 +76,7 @@ def test_buttons_follow_from_how_the_study_stands(own_runs):
     test.button(key="sweep.delete").click().run()
     assert not place.folder.exists()
     assert (own_runs / ".trash" / "study-class").is_dir()
-    assert test.selectbox(key="sweep.study").value == "a new study"
+    assert test.selectbox(key="sweep.study").value == sweep_page.NEW
 
 
 def test_a_wrong_address_says_so(own_runs):
