@@ -149,6 +149,36 @@ def microscope_cell(runs: Mapping[str, str]) -> str:
     )
 
 
+# --- time in use
+
+
+def latency_command(preset: str, arms: Sequence[str], contexts: Sequence[int], repeats: int) -> str:
+    """The command that measures the same."""
+    parts = ["latency", "--preset", preset]
+    for arm in arms:
+        parts += ["--arm", arm]
+    for context in contexts:
+        parts += ["--context", str(context)]
+    return _line(*parts, "--repeats", str(repeats))
+
+
+def latency_cell(preset: str, arms: Sequence[str], contexts: Sequence[int], repeats: int) -> str:
+    """A notebook cell that measures the same and shows it as a table."""
+    return "\n".join(
+        [
+            "import pandas as pd",
+            "from nqlab import settings",
+            "from nqlab.analysis import latency",
+            "from nqlab.runs import latency as timing",
+            "",
+            f"subjects = timing.of_preset({preset!r}, {list(arms)!r})",
+            f"asked = {{'contexts': {list(contexts)!r}, 'repeats': {repeats}, 'threads': 1, 'device': 'auto'}}",
+            "records = list(timing.records(subjects, **asked, runs_dir=settings.runs_dir()))",
+            "pd.DataFrame(latency.table(latency.summary(records)))",
+        ]
+    )
+
+
 # --- the argument
 
 

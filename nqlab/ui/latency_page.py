@@ -10,12 +10,12 @@ import pandas as pd
 import streamlit as st
 
 from nqlab import presets
-from nqlab.analysis import latency
+from nqlab.analysis import elsewhere, latency
 from nqlab.analysis.figures import title_of
 from nqlab.experiment import DEFAULT_ARMS
 from nqlab.runs import stopwatch
 from nqlab.runs.latency import LEAST_REPEATS, REPEATS, contexts_up_to, training_now
-from nqlab.ui import shared
+from nqlab.ui import share, shared, visit
 from nqlab.ui.chart import live_chart, message_of
 from nqlab.words import _, several
 
@@ -32,7 +32,9 @@ def page() -> None:
             "one further character, with the text's keys and values in the cache. Weights are random here: times do not depend on them."
         )
     )
+    visit.why_not()
     preset, arms, contexts, repeats = _choices()
+    share.elsewhere({}, elsewhere.latency_command(preset, arms, contexts, repeats), elsewhere.latency_cell(preset, arms, contexts, repeats))
     ticking = stopwatch.process(shared.runs_dir()) is not None
     st.fragment(_panel, run_every=TICK_S if ticking else IDLE_S)(preset, arms, contexts, repeats, ticking)
 
@@ -49,7 +51,10 @@ def _choices() -> tuple[str, list[str], list[int], int]:
         help=_("The first is the baseline of the ratios."),
     )  # fmt: skip
     possible = contexts_up_to(presets.preset(preset).model.block_size)
-    contexts = st.multiselect(_("Contexts (characters)"), possible, possible, key=f"latency.contexts.{preset}")
+    contexts = st.multiselect(
+        _("Contexts (characters)"), possible, possible, key=f"latency.contexts.{preset}",
+        help=_("How many characters stand before the one that is written; at most the model's context T."),
+    )  # fmt: skip
     return preset, arms, contexts, repeats
 
 
@@ -59,13 +64,13 @@ def _panel(preset: str, arms: list[str], contexts: list[int], repeats: int, tick
     if active != ticking:
         st.rerun()
     with st.container(horizontal=True, vertical_alignment="center"):
-        able = not active and bool(arms) and bool(contexts)
+        able = not active and bool(arms) and bool(contexts) and visit.may_control()
         given = [preset, arms, contexts, repeats]
         st.button(
             _("Measure"), key="latency.start", type="primary", icon=":material/timer:", disabled=not able, on_click=_start, args=given
         )
         st.button(
-            _("Stop"), key="latency.stop", icon=":material/stop:", disabled=not active,
+            _("Stop"), key="latency.stop", icon=":material/stop:", disabled=not active or not visit.may_control(),
             on_click=stopwatch.stop, args=[shared.runs_dir()], help=_("What has been measured is kept."),
         )  # fmt: skip
     shared.problem()
