@@ -7,13 +7,14 @@ import streamlit as st
 if not st.runtime.exists():
     sys.exit("This is a Streamlit app; start it with: streamlit run app.py   (or: make app)")
 
-from nqlab.ui import argument_page, compare_page, latency_page, microscope_page, stability_page, sweep_page, train_page, visit
+from nqlab.ui import argument_page, compare_page, latency_page, microscope_page, runs_page, stability_page, sweep_page, train_page, visit
 from nqlab.words import _
 
 st.set_page_config(page_title="nqlab", page_icon=":material/query_stats:", layout="wide")
 visit.begin()
 pages = [
     st.Page(train_page.page, title=_("Train"), icon=":material/play_circle:", url_path="train", default=True),
+    st.Page(runs_page.page, title=_("Runs"), icon=":material/folder_open:", url_path="runs"),
     st.Page(sweep_page.page, title=_("Sweep"), icon=":material/apps:", url_path="sweep"),
     st.Page(compare_page.page, title=_("Compare"), icon=":material/balance:", url_path="compare"),
     st.Page(stability_page.page, title=_("Stability"), icon=":material/grid_on:", url_path="stability"),

@@ -137,13 +137,13 @@ def test_renaming_deleting_or_restoring_a_run_that_is_gone_says_so(page, own_run
     from nqlab.presets import tiny
     from nqlab.runs.launch import create
     from nqlab.runs.store import delete
-    from nqlab.ui import past
+    from nqlab.ui import run_actions
 
     _, (run,) = create(own_runs, [replace(tiny(), {"corpus": "python-docs"})])
     meta = run.meta | {"launched": 0}
     (run.folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     delete(run)
-    for action in (lambda: past._relabel(run), lambda: past._delete(run), lambda: past._undelete("not-there")):
+    for action in (lambda: run_actions.relabel(run), lambda: run_actions.delete(run), lambda: run_actions.undelete("not-there")):
         action_says(action, run)
 
 

@@ -1,0 +1,48 @@
+"""Some runs as a chart, and one run as a page to pass on: its curve, its configuration, its receipt; opens without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from nqlab.analysis import report
+from nqlab.analysis.curves import Curve, curve_of
+from nqlab.analysis.figures import Line, loss_figure, title_of
+from nqlab.analysis.receipt import receipt, receipt_rows
+from nqlab.config import shown
+from nqlab.presets import arm_of
+from nqlab.runs.log import EventReader
+from nqlab.runs.store import Run
+
+LEVELS = {"uniform": "ln V", "unigram": "unigram entropy", "bigram": "bigram entropy"}
+
+
+def read_curve(events: Path) -> Curve:
+    """The curve of an events.jsonl."""
+    return curve_of(EventReader(events).read())
+
+
+def curves_figure(runs: Sequence[Run], curve: Callable[[Path], Curve] = read_curve, height: int = 380) -> go.Figure:
+    """The curves of some runs by their names, with the level lines of the first one's text. ValueError for a broken one."""
+    lines = [Line(run.id, run.name, arm_of(run.config), curve(run.events)) for run in runs]
+    entropies = runs[0].meta.get("entropies", {})
+    levels = {LEVELS[key]: value for key, value in entropies.items() if key in LEVELS}
+    return loss_figure(lines, smoothing=0.8, references=levels, height=height)
+
+
+def settings_rows(run: Run) -> list[dict[str, str]]:
+    """The configuration as a table of two columns."""
+    return [{"what": key, "value": shown(value)} for key, value in run.config.flat().items()]
+
+
+def document(run: Run) -> str:
+    """The run as one HTML page with everything in it."""
+    summary, label = run.summary(), run.label
+    sentences = [f"{title_of(summary['arm'])}, {summary['status']} at step {summary['step']:,} of {summary['steps']:,}."]
+    if summary["val_loss"] is not None:
+        sentences.append(f"Validation loss: {summary['val_loss']:.4f} nats per character.")
+    sentences += [f"Tags: {', '.join(label['tags'])}."] if label["tags"] else []
+    sentences += [label["note"]] if label["note"] else []
+    return report.document(run.name, sentences, [curves_figure([run])], [*receipt_rows(receipt(run)), *settings_rows(run)])
