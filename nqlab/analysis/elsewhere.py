@@ -149,6 +149,29 @@ def microscope_cell(runs: Mapping[str, str]) -> str:
     )
 
 
+# --- the list of runs
+
+
+def runs_command(chosen: Sequence[str]) -> str:
+    """The command that lists all runs, or gives the receipt of the one chosen."""
+    return _line("runs", "receipt", chosen[0]) if len(chosen) == 1 else _line("runs", "list")
+
+
+def runs_cell(chosen: Sequence[str]) -> str:
+    """A notebook cell with the table of all runs, or of those chosen, and their settings."""
+    rows = f"[store.find(settings.runs_dir(), run) for run in {list(chosen)!r}]" if chosen else "store.runs(settings.runs_dir())"
+    return "\n".join(
+        [
+            "import pandas as pd",
+            "from nqlab import settings",
+            "from nqlab.analysis import runs_table",
+            "from nqlab.runs import store",
+            "",
+            f"pd.DataFrame(runs_table.rows({rows}))",
+        ]
+    )
+
+
 # --- time in use
 
 

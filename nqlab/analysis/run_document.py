@@ -9,14 +9,12 @@ import plotly.graph_objects as go
 
 from nqlab.analysis import report
 from nqlab.analysis.curves import Curve, curve_of
-from nqlab.analysis.figures import Line, loss_figure, title_of
+from nqlab.analysis.figures import Line, loss_figure, reference_lines, title_of
 from nqlab.analysis.receipt import receipt, receipt_rows
 from nqlab.config import shown
 from nqlab.presets import arm_of
 from nqlab.runs.log import EventReader
 from nqlab.runs.store import Run
-
-LEVELS = {"uniform": "ln V", "unigram": "unigram entropy", "bigram": "bigram entropy"}
 
 
 def read_curve(events: Path) -> Curve:
@@ -27,8 +25,7 @@ def read_curve(events: Path) -> Curve:
 def curves_figure(runs: Sequence[Run], curve: Callable[[Path], Curve] = read_curve, height: int = 380) -> go.Figure:
     """The curves of some runs by their names, with the level lines of the first one's text. ValueError for a broken one."""
     lines = [Line(run.id, run.name, arm_of(run.config), curve(run.events)) for run in runs]
-    entropies = runs[0].meta.get("entropies", {})
-    levels = {LEVELS[key]: value for key, value in entropies.items() if key in LEVELS}
+    levels = reference_lines(runs[0].meta.get("entropies", {}))
     return loss_figure(lines, smoothing=0.8, references=levels, height=height)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from nqlab.analysis.figures import title_of
+from nqlab.analysis.standing import state_word
 from nqlab.config import shown
 from nqlab.runs.store import Run
 from nqlab.words import _
@@ -168,7 +169,8 @@ def columns() -> dict[str, str]:
 
 def table(found: Sequence[Row]) -> pd.DataFrame:
     """The rows as a list shows them."""
-    frame = pd.DataFrame([row | {"arm": title_of(row["arm"]) if "arm" in row else None} for row in found])
+    read = [row | {"arm": title_of(row["arm"]) if "arm" in row else None, "status": state_word(row["status"])} for row in found]
+    frame = pd.DataFrame(read)
     return frame.reindex(columns=list(columns())).rename(columns=columns())
 
 

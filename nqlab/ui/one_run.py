@@ -9,6 +9,7 @@ import streamlit as st
 
 from nqlab.analysis.receipt import receipt, receipt_rows
 from nqlab.analysis.run_document import curves_figure, document, settings_rows
+from nqlab.analysis.standing import state_word
 from nqlab.runs import exporting
 from nqlab.runs.store import Run
 from nqlab.ui import repeat, run_actions, shared
@@ -36,7 +37,7 @@ def details(run: Run) -> None:
 
 
 def _headline(run: Run) -> None:
-    parts = [f"**{run.name}**", f"`{run.id}`", run.status()]
+    parts = [f"**{run.name}**", f"`{run.id}`", state_word(run.status())]
     if when := run.meta.get("imported"):
         parts.append(_("imported on {date}").format(date=str(when)[:10]))
     if first := run.meta.get("repeats"):

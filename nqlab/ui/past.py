@@ -7,6 +7,7 @@ from functools import partial
 import streamlit as st
 
 from nqlab.analysis import runs_table
+from nqlab.analysis.standing import state_word
 from nqlab.runs import exporting, store
 from nqlab.runs.race import Race
 from nqlab.runs.store import Run
@@ -40,7 +41,7 @@ def panel() -> None:
 def _one(run: Run) -> None:
     """What can be done with one run here."""
     with st.container(border=True):
-        st.markdown(f"**{run.name}** · `{run.id}` · {run.status()}")
+        st.markdown(f"**{run.name}** · `{run.id}` · {state_word(run.status())}")
         if run.status() == "broken":
             run_actions.delete_button(run)
             return

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from nqlab.analysis.receipt import TOLERANCE, Agreement, compare
+from nqlab.analysis.standing import state_word
 from nqlab.runs import again
 from nqlab.runs.store import ACTIVE, Run
-from nqlab.ui import shared
+from nqlab.ui import shared, visit
 from nqlab.words import _
 
 TICK_S = 1.0
@@ -16,7 +17,8 @@ TICK_S = 1.0
 def panel(run: Run) -> None:
     """Draw the button and, where there is a repetition, what came of it."""
     st.button(
-        _("Run again and compare"), key="again", icon=":material/replay:", on_click=_start, args=[run], disabled=run.status() in ACTIVE,
+        _("Run again and compare"), key="again", icon=":material/replay:", on_click=_start, args=[run],
+        disabled=run.status() in ACTIVE or not visit.may_control(),
         help=_("Trains the same configuration once more in the background, with as many threads, and compares every loss."),
     )  # fmt: skip
     ticking = _busy(_pair(run))
@@ -52,7 +54,7 @@ def _verdict(run: Run, ticking: bool) -> None:
         return
     status, step = repetition.status(), repetition.summary()["step"]
     if status in ACTIVE:
-        text = _("**{name}** is {status}, step {step:,}").format(name=repetition.name, status=status, step=step)
+        text = _("**{name}** is {status}, step {step:,}").format(name=repetition.name, status=state_word(status), step=step)
         st.progress(min(1.0, step / repetition.config.training.steps), text)
         return
     _words(first, repetition, compare(first, repetition))

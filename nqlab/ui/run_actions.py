@@ -8,7 +8,7 @@ import streamlit as st
 
 from nqlab.runs import store
 from nqlab.runs.store import Run
-from nqlab.ui import shared
+from nqlab.ui import shared, visit
 from nqlab.words import _
 
 
@@ -56,7 +56,7 @@ def name_field(run: Run) -> None:
     """Draw what a run is called, to be changed."""
     st.text_input(
         _("Name"), run.name, max_chars=store.MAX_NAME, key=f"name.{run.id}", on_change=relabel, args=[run],
-        help=_("What it is called in lists and charts; its id stays."),
+        disabled=not visit.may_control(), help=_("What it is called in lists and charts; its id stays."),
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def note_field(run: Run) -> None:
     """Draw what is said of a run, to be changed."""
     st.text_input(
         _("Note"), run.label["note"], key=f"note.{run.id}", on_change=relabel, args=[run],
-        help=_("Whatever you want to remember about it; the search looks here too."),
+        disabled=not visit.may_control(), help=_("Whatever you want to remember about it; the search looks here too."),
     )  # fmt: skip
 
 
@@ -74,7 +74,8 @@ def tags_field(run: Run) -> None:
     known = {tag for one in store.runs(shared.runs_dir()) for tag in one.label["tags"]}
     st.multiselect(
         _("Tags"), sorted(known | set(tags)), tags, key=f"tags.{run.id}", accept_new_options=True, max_selections=store.MAX_TAGS,
-        on_change=relabel, args=[run], help=_("Type a new one and press Enter. Runs can be filtered and grouped by them."),
+        on_change=relabel, args=[run], disabled=not visit.may_control(), help=_("Type a new one and press Enter. Runs can be filtered "
+                                                                                "and grouped by them."),
     )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def relabel(run: Run) -> None:
 def delete_button(run: Run) -> None:
     """Draw the button that moves a run to the trash."""
     st.button(
-        _("Delete"), key="delete", on_click=delete, args=[run], icon=":material/delete:",
+        _("Delete"), key="delete", on_click=delete, args=[run], icon=":material/delete:", disabled=not visit.may_control(),
         help=_("Moves it to the trash, without asking; Undo brings it back."),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from nqlab.runs.importing import import_run
-from nqlab.ui import run_actions, shared
+from nqlab.ui import run_actions, shared, visit
 from nqlab.words import _
 
 MAX_UPLOAD = 200  # MB; larger ones come in on the command line
@@ -18,7 +18,13 @@ def panel() -> None:
             _("An exported run (zip)"), ["zip"], key="runs.upload", max_upload_size=MAX_UPLOAD,
             help=_("As the button Everything (zip) wrote it, here or on another machine. It is checked before anything is kept."),
         )  # fmt: skip
-        st.form_submit_button(_("Import"), key="runs.take", on_click=_take, help=_("Checks the file and puts the run into the list."))
+        st.form_submit_button(
+            _("Import"),
+            key="runs.take",
+            on_click=_take,
+            disabled=not visit.may_control(),
+            help=_("Checks the file and puts the run into the list."),
+        )
 
 
 def _take() -> None:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import streamlit as st
 
-from nqlab.analysis import runs_table
+from nqlab.analysis import elsewhere, runs_table
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.run_document import curves_figure
 from nqlab.analysis.runs_table import Row
+from nqlab.analysis.standing import state_word
 from nqlab.config import difference_line
 from nqlab.runs import store
 from nqlab.runs.store import Run
-from nqlab.ui import one_run, run_actions, run_import, shared
+from nqlab.ui import one_run, run_actions, run_import, share, shared, visit
 from nqlab.words import _, several
 
 
 def page() -> None:
     """Draw everything; the run in the address, or those chosen in the table, are shown below it."""
     st.subheader(_("What has been trained"))
+    visit.why_not()
     run_actions.messages()
     run_import.panel()
     runs = {run.id: run for run in store.runs(shared.runs_dir())}
@@ -29,6 +31,8 @@ def page() -> None:
         return
     _table(runs_table.rows(runs.values()))
     chosen = [runs[run_id] for run_id in _chosen(runs)]
+    names = [run.id for run in chosen]
+    share.elsewhere({"run": names[0]} if len(names) == 1 else {}, elsewhere.runs_command(names), elsewhere.runs_cell(names))
     if len(chosen) == 1:
         one_run.details(chosen[0])
     elif chosen:
@@ -94,7 +98,7 @@ def _filters(rows: Sequence[Row]) -> list[Row]:
     }
     wanted = {}
     for column, (key, (label, about)) in zip(st.columns(len(fields)), fields.items()):
-        words = title_of if key == "arm" else str
+        words: Callable[[str], str] = {"arm": title_of, "status": state_word}.get(key, str)  # type: ignore[assignment]
         wanted[key] = column.multiselect(label, runs_table.values_of(rows, key), format_func=words, key=f"runs.only.{key}", help=about)
     return runs_table.filtered(rows, wanted)
 
