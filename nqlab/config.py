@@ -28,6 +28,7 @@ LATER: dict[str, Any] = {
     "model.qk_norm": False,
     "model.n_experts": None,
     "model.top_k": None,
+    "model.query_experts": None,
 }
 
 
@@ -53,6 +54,7 @@ class ModelConfig(_Frozen):
     bottleneck: int | None = Field(None, ge=1, description="width R of f, for queries, keys and values that have one; default C/2")
     query_scale: float | None = Field(None, gt=0, description="factor on the whole query; default 1 for linear, 1/2 for the rest")
     query_output_gain: float | None = Field(None, ge=0, description="initial gain of f's last norm; 0 starts at the identity query")
+    query_experts: int | None = Field(None, ge=1, le=64, description="nonlinear queries in a routed one, which share R; default 2")
     ffn_hidden: int | None = Field(
         None, ge=1, description="hidden width of the MLP, of a mixture that of the top_k experts together; default 4C"
     )

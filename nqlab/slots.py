@@ -39,11 +39,20 @@ _P25 = "Karbevski & Mijoski 2025, arXiv:2510.23912"
 _ZS19 = "Zhang & Sennrich 2019, arXiv:1910.07467"
 _GEM = "Krause 2026, arXiv:2604.21677"
 _HALF: Mapping[str, Default] = {"query_scale": lambda _: 0.5}
-_BOTTLENECK: Mapping[str, Default] = {
+_BOTTLENECK: dict[str, Default] = {
     "query_scale": lambda _: 0.5,
     "bottleneck": lambda c: c // 2,
     "query_output_gain": lambda _: 1.0,
 }
+
+
+def _wide_enough(config: Any) -> str | None:
+    n = config.query_experts
+    least = n + (n + 1) // 2 if n > 1 else 1  # a hidden unit each, and what pays for the router
+    if config.bottleneck >= least:
+        return None
+    return f"bottleneck {config.bottleneck} is too narrow for query_experts {n}, which share it; take bottleneck {least} or more"
+
 
 QUERY: dict[str, Entry] = {
     "linear": Entry(
@@ -64,6 +73,14 @@ QUERY: dict[str, Entry] = {
         "q = (x + g(x))/2, g = f without the GELU",
         "nqlab: the control that isolates the nonlinearity",
         _BOTTLENECK,
+    ),
+    "routed": Entry(
+        "nqlab.model.query:RoutedQuery",
+        "routed (mixture of nonlinear)",
+        "q = (x + sum_i p_i f_i(x))/2, p = softmax(x W_r), the f_i together as large as f",
+        f"nqlab, after {_P26} and Switch's router, arXiv:2101.03961",
+        _BOTTLENECK | {"query_experts": lambda _: 2},
+        _wide_enough,
     ),
 }
 

@@ -61,6 +61,7 @@ OTHER_VALUES: dict[str, Any] = {
 OTHER_ENTRIES = {
     "model.n_experts": ({"feedforward": "moe"}, 2),
     "model.top_k": ({"feedforward": "moe"}, 2),
+    "model.query_experts": ({"query": "routed"}, 3),
 }
 
 

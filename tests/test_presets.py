@@ -57,7 +57,7 @@ def test_an_arm_is_recognised_again(preset: str, name: str) -> None:
 def test_a_query_arm_differs_from_the_baseline_in_nothing_but_its_query(name: str) -> None:
     base = presets.tiny()
     changed = set(difference(base, presets.arm(base, name)))
-    assert changed <= {"model.query", "model.bottleneck", "model.query_scale", "model.query_output_gain"}
+    assert changed <= {"model.query", *(f"model.{option}" for entry in slots.QUERY.values() for option in entry.options)}
     assert ("model.query" in changed) == (name != "linear")
 
 

@@ -26,6 +26,7 @@ _STYLES = {
     "identity": ("#009E73", "dot", "."),
     "residual_linear": ("#CC79A7", "dashdot", "x"),
     "bottleneck_linear": ("#E69F00", "longdash", "-"),
+    "routed": ("#7B3FA0", "10px,3px", "\\"),
     "wide_mlp": ("#56B4E9", "longdashdot", "|"),
     "reduced_mlp": ("#8C8C8C", "5px,2px", "+"),
 }

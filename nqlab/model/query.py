@@ -1,4 +1,4 @@
-"""The query slot: five ways to make the query of attention from the normed block input x.
+"""The query slot: six ways to make the query of attention from the normed block input x.
 
 Every class owns its whole formula, the factor 1/2 included; attention always scales by 1/sqrt(D). (The authors'
 code keeps the 1/2 in the attention scale instead, so that q = x goes with 1/(2 sqrt(D)). The logits are the same.)
@@ -142,6 +142,59 @@ class BottleneckLinearQuery(NonlinearQuery):
     def act(self, z: Tensor) -> Tensor:
         """Nothing."""
         return z
+
+
+class RoutedQuery(NonlinearQuery):
+    """q = (x + sum_i p_i f_i(x))/2, p = softmax(x W_r): a soft mixture of n nonlinear queries. Ours.
+
+    f_i(x) = LN(GELU(RMSNorm(x) W_1i) W_2i), n = query_experts, the gains of the norms shared. The bottleneck is divided,
+    and pays for the router's C n numbers: the widths of the f_i differ by at most 1 and sum to R - n/2 (rounded down), so
+    that all is as large as the nonlinear query with bottleneck R for even n, and C numbers smaller for odd n. With n = 1
+    there is no router, and it is that query.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        widths = _widths(config)
+        super().__init__(config.model_copy(update={"bottleneck": sum(widths)}))
+        self.widths = widths
+        self.router = nn.Linear(config.n_embd, len(widths), bias=False) if len(widths) > 1 else None
+
+    def f(self, x: Tensor) -> Tensor:
+        """The mixture of the f_i, (B, T, C) -> (B, T, C)."""
+        hidden = self.act(self.down(self.norm(x))).split(self.widths, dim=-1)  # n times (B, T, R_i)
+        parts = [self.out_norm(F.linear(h, w)) for h, w in zip(hidden, self.up.weight.split(self.widths, dim=1))]
+        if self.router is None:
+            return parts[0]  # (B, T, C)
+        shares = self.router(x).softmax(-1).unbind(-1)  # n times (B, T)
+        return torch.stack([share[..., None] * part for share, part in zip(shares, parts)]).sum(0)  # (B, T, C)
+
+    @staticmethod
+    def count(config: ModelConfig) -> int:
+        """2 C (R' + 1) + C n, R' the sum of the widths; 2 C (R + 1) for n = 1."""
+        return config.n_embd * (2 * _routed_width(config) + 2 + _router_rows(config))
+
+    @staticmethod
+    def flops(config: ModelConfig) -> int:
+        """4 C R' + 2 C n."""
+        return config.n_embd * (4 * _routed_width(config) + 2 * _router_rows(config))
+
+
+def _router_rows(config: ModelConfig) -> int:
+    """n, or 0 where there is nothing to choose among."""
+    n = config.resolved().query_experts
+    assert n is not None
+    return n if n > 1 else 0
+
+
+def _routed_width(config: ModelConfig) -> int:
+    """R less half the router's rows, rounded up: what is left for the f_i."""
+    return _bottleneck(config) - (_router_rows(config) + 1) // 2
+
+
+def _widths(config: ModelConfig) -> list[int]:
+    """The bottleneck of each f_i."""
+    total, n = _routed_width(config), max(1, _router_rows(config))
+    return [total // n + (i < total % n) for i in range(n)]
 
 
 def _bottleneck(config: ModelConfig) -> int:

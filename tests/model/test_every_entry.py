@@ -34,6 +34,7 @@ FORMULAS: dict[tuple[str, str], Callable[[int, int, int], int]] = {
     ("query", "residual_linear"): lambda C, R, m: C * C,
     ("query", "nonlinear"): lambda C, R, m: C + C * R + R * C + C,
     ("query", "bottleneck_linear"): lambda C, R, m: C + C * R + R * C + C,
+    ("query", "routed"): lambda C, R, m: C + C * (R - 1) + (R - 1) * C + C + 2 * C,
     ("key", "linear"): lambda C, R, m: C * C,
     ("key", "nonlinear"): lambda C, R, m: C + C * R + R * C + C,
     ("value", "linear"): lambda C, R, m: C * C,

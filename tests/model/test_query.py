@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nqlab import slots
 from nqlab.config import ModelConfig
+from nqlab.model.budget import block_parameters, match_parameters
 from nqlab.model.gpt import GPT
 from nqlab.model.query import Query
 
@@ -55,12 +56,20 @@ def f(x: Tensor, w: Weights, act: Callable[[Tensor], Tensor]) -> Tensor:
     return w["out_norm.weight"] * standard(act((w["norm.weight"] * rms(x)) @ w["down.weight"].T) @ w["up.weight"].T)
 
 
+def routed(x: Tensor, w: Weights) -> Tensor:
+    """Two nonlinear queries at R = 6 and C = 12: five hidden units in all, three and two, weighted by what the router says."""
+    scores = (x @ w["router.weight"].T).exp()
+    parts = [w | {"down.weight": w["down.weight"][s], "up.weight": w["up.weight"][:, s]} for s in (slice(0, 3), slice(3, 5))]
+    return sum(scores[..., i : i + 1] / scores.sum(-1, keepdim=True) * (x + f(x, part, gelu)) / 2 for i, part in enumerate(parts))
+
+
 REFERENCES: dict[str, Callable[[Tensor, Weights], Tensor]] = {
     "linear": lambda x, w: x @ w["proj.weight"].T,
     "identity": lambda x, w: x / 2,
     "residual_linear": lambda x, w: (x + x @ w["proj.weight"].T) / 2,
     "nonlinear": lambda x, w: (x + f(x, w, gelu)) / 2,
     "bottleneck_linear": lambda x, w: (x + f(x, w, lambda z: z)) / 2,
+    "routed": routed,
 }
 
 
@@ -137,6 +146,42 @@ def test_with_the_output_gain_at_zero_it_can_leave_the_identity(name: str) -> No
 def test_f_does_not_drop_out(name: str) -> None:
     query = query_of(config_of(name, dropout=0.5)).train()
     assert torch.equal(query(inputs()), query(inputs()))
+
+
+# --- the mixture of nonlinear queries
+
+
+@pytest.mark.parametrize("bottleneck", [None, 5])
+def test_one_routed_query_is_the_nonlinear_query_bit_for_bit(bottleneck: int | None) -> None:
+    one, nonlinear = (
+        GPT(config_of(n, bottleneck=bottleneck, **o), 7, seed=4) for n, o in (("routed", {"query_experts": 1}), ("nonlinear", {}))
+    )
+    assert [(n, p.shape) for n, p in one.named_parameters()] == [(n, p.shape) for n, p in nonlinear.named_parameters()]
+    ids = torch.randint(7, (2, 6), generator=torch.Generator().manual_seed(0))
+    losses = [model.loss(ids, ids.roll(-1, 1)) for model in (one, nonlinear)]
+    assert losses[0].item() == losses[1].item()
+    for a, b in zip(*(torch.autograd.grad(loss, list(m.parameters())) for loss, m in zip(losses, (one, nonlinear)))):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(("experts", "widths"), [(1, [32]), (2, [16, 15]), (3, [10, 10, 10]), (4, [8, 8, 7, 7]), (6, [5, 5, 5, 5, 5, 4])])
+def test_a_routed_query_shares_the_bottleneck_and_is_as_large_as_the_nonlinear_one(experts: int, widths: list[int]) -> None:
+    config = config_of("routed", width=64, n_head=4, query_experts=experts)
+    query = slots.load("query", "routed")(config)
+    assert query.widths == widths
+    surplus = block_parameters(config) - block_parameters(config_of("nonlinear", width=64, n_head=4))
+    assert surplus == (-64 if experts == 3 else 0)
+    assert sum(p.numel() for p in query.parameters()) == type(query).count(config)
+    assert type(query).flops(config) == 2 * sum(p.numel() for p in query.parameters() if p.dim() == 2)
+    assert match_parameters(config, "bottleneck").bottleneck == (32 if experts == 3 else 31)
+
+
+def test_a_bottleneck_too_narrow_to_share_is_answered_with_the_least_that_is_not() -> None:
+    for experts, least in ((2, 3), (3, 5), (4, 6)):
+        with pytest.raises(ValueError, match=f"bottleneck {least - 1} is too narrow .* take bottleneck {least} or more"):
+            config_of("routed", query_experts=experts, bottleneck=least - 1)
+        slots.load("query", "routed")(config_of("routed", query_experts=experts, bottleneck=least))
+    config_of("routed", query_experts=1, bottleneck=1)
 
 
 # --- at initialisation, as the specification measured it
