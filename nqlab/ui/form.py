@@ -18,7 +18,8 @@ INTEGERS = (
 )  # fmt: skip
 FLOATS = ("model.dropout", "training.grad_clip", "model.init_std")
 OPTIONAL = (
-    "training.min_lr", "training.warmup_steps", "model.query_scale", "model.query_output_gain", "model.ffn_hidden", "model.n_experts",
+    "training.min_lr", "training.warmup_steps", "model.query_scale", "model.query_output_gain", "model.ffn_hidden",
+    "model.query_experts", "model.n_experts",
     "model.top_k", "training.threads",
 )  # fmt: skip
 SWITCHES = ("model.tied", "model.qk_norm", "training.compile")

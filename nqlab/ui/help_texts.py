@@ -84,6 +84,7 @@ def _texts() -> dict[str, str]:
             "Each head's q and k divided by their RMS (eps 1e-6) before they are compared: scores stay bounded, so high learning rates "
             "break later. It may do what f's last norm does for the nonlinear query."
         ),
+        "query_experts": _("Nonlinear queries in a routed one. Empty: 2. They share R; a softmax router weighs them for each character."),
         "n_experts": _("Experts of a mixture. Empty: 4. Each token goes to the best top_k of them."),
         "top_k": _("Experts that each token sees. Empty: 1, as in Switch (arXiv:2101.03961)."),
         "norm": _("What stands before attention, before the MLP and at the end."),

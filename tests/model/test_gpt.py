@@ -123,7 +123,8 @@ def test_matrices_start_with_the_stated_spread_and_gains_at_one(query: str) -> N
             assert (parameter == 1).all(), name
         else:
             std = 0.02 / math.sqrt(6) if name in residual else 0.02
-            assert parameter.std().item() == pytest.approx(std, rel=0.03), name
+            wide = max(0.03, 4 / math.sqrt(2 * parameter.numel()))  # four standard errors of a small matrix's spread
+            assert parameter.std().item() == pytest.approx(std, rel=wide), name
             assert abs(parameter.mean().item()) < 6 * std / math.sqrt(parameter.numel()), name
 
 

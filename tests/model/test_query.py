@@ -173,7 +173,7 @@ def test_a_routed_query_shares_the_bottleneck_and_is_as_large_as_the_nonlinear_o
     assert surplus == (-64 if experts == 3 else 0)
     assert sum(p.numel() for p in query.parameters()) == type(query).count(config)
     assert type(query).flops(config) == 2 * sum(p.numel() for p in query.parameters() if p.dim() == 2)
-    assert match_parameters(config, "bottleneck").bottleneck == (32 if experts == 3 else 31)
+    assert match_parameters(config, "bottleneck").bottleneck == 31
 
 
 def test_a_bottleneck_too_narrow_to_share_is_answered_with_the_least_that_is_not() -> None:
