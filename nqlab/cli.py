@@ -817,6 +817,9 @@ def _taken(coming: Iterator[dict[str, Any]], total: int, lines: bool) -> tuple[l
 def bench(
     size: Annotated[list[str] | None, typer.Option(help="T, S, M or L; may be given several times (default: T and S).")] = None,
     device: Annotated[str, typer.Option(help="cuda: characters a second of every variant there, and nothing else.")] = "auto",
+    pages: Annotated[
+        int | None, typer.Option(min=1, help="Only what so many open pages cost a race (30 are part of the whole measurement).")
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Measure speed as ratios against a plain reference; takes many minutes, on a machine without other work."""
@@ -826,20 +829,25 @@ def bench(
         raise ValueError(f"--size {size[0]} and --device {device} do not go together: a device is measured at its own size; leave one out")
     if unknown := [name for name in size or [] if name not in sizes()]:
         raise ValueError(f"size {unknown[0]!r} is unknown; choose {', '.join(sizes())}")
-    rows = _ratios(size or ["T", "S"]) if device == "auto" else _rates(device)
+    if pages is not None:
+        from nqlab.bench import room
+
+        rows = room.room_rows(pages)
+    else:
+        rows = _ratios(size or ["T", "S"]) if device == "auto" else _rates(device)
     for row in rows:
         row["measured"] = row.get("absent") or f"{row.get('ratio', row.get('value')):.3g} {row['unit']} (± {row['spread']:.2g})"
     print_json(rows) if json_ else print_table(rows, ["figure", "size", "variant", "measured"])
 
 
 def _ratios(chosen: Sequence[str]) -> list[dict[str, Any]]:
-    from nqlab.bench import compiled, generation, serving, sweep, training
+    from nqlab.bench import compiled, generation, room, serving, sweep, training
 
     rows = []
     for name in chosen:
         rows += training.training_rows(name) + generation.generation_rows(name) + training.memory_rows(name) + sweep.sweep_rows(name)
         rows += compiled.compiled_rows(name) if name == "S" else []  # a run of size T is over before it could be compiled
-    return rows + serving.start_rows() + serving.tick_rows()
+    return rows + serving.start_rows() + serving.tick_rows() + room.room_rows()
 
 
 def _rates(device: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nqlab import settings
-from nqlab.bench import device, generation, harness, serving, sweep, training
+from nqlab.bench import device, generation, harness, room, serving, sweep, training
 from nqlab.cli import app
 from nqlab.config import ModelConfig, replace
 
@@ -128,3 +128,8 @@ def test_the_device_is_measured_from_the_command_line(monkeypatch):
     result = CliRunner().invoke(app, ["bench", "--device", "cpu", "--json"])
     assert result.exit_code == 0
     assert "characters a second" in json.loads(result.stdout)[0]["figure"]
+
+
+@pytest.mark.slow
+def test_open_pages_follow_a_race_and_what_they_cost_is_a_ratio() -> None:
+    check(room.room_rows(2, rounds=2, seconds=2.0))
