@@ -93,8 +93,7 @@ def _race(folder: Path) -> Iterator[tuple[Race, list[Run]]]:
         yield race, runs
     finally:
         race.stop()
-        while race.worker() is not None:
-            time.sleep(0.05)
+        launch.wait_for_children()
 
 
 @contextmanager
@@ -139,3 +138,4 @@ def _viewers(address: str, query: str, count: int) -> Iterator[Any]:
     finally:
         writer.close()
         process.wait(30)
+        reader.close()

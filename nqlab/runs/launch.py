@@ -121,6 +121,12 @@ def spawn(race: Race, runs: Sequence[Run]) -> None:
     _children[:] = [child for child in _children if child.poll() is None]
 
 
+def wait_for_children() -> None:
+    """Wait until the workers that this process started have ended; for who asked them to stop and goes on."""
+    while _children:
+        _children.pop().wait()
+
+
 # --- a spare worker that has its imports behind it, so that a page need not wait for them
 
 _COMMAND = [sys.executable, "-m", "nqlab", "worker"]
