@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -57,7 +58,7 @@ def _chosen(known: Collection[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Row]) -> None:
-    found = _filters(_searched(rows))
+    found = runs_table.filtered(_searched(rows), _filters(rows))
     n = len(found)
     st.caption(several("{n} run of {total}", "{n} runs of {total}", n).format(n=n, total=len(rows)))
     if not found:
@@ -89,7 +90,8 @@ def _searched(rows: Sequence[Row]) -> Sequence[Row]:
         return rows
 
 
-def _filters(rows: Sequence[Row]) -> list[Row]:
+def _filters(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """The values wanted in some fields; what can be chosen does not depend on the search."""
     fields = {
         "status": (_("State"), _("Only runs that stand so.")),
         "arm": (_("Variant"), _("Only runs of these variants.")),
@@ -100,7 +102,7 @@ def _filters(rows: Sequence[Row]) -> list[Row]:
     for column, (key, (label, about)) in zip(st.columns(len(fields)), fields.items()):
         words: Callable[[str], str] = {"arm": title_of, "status": state_word}.get(key, str)  # type: ignore[assignment]
         wanted[key] = column.multiselect(label, runs_table.values_of(rows, key), format_func=words, key=f"runs.only.{key}", help=about)
-    return runs_table.filtered(rows, wanted)
+    return wanted
 
 
 def _groups(rows: Sequence[Row]) -> None:
