@@ -36,9 +36,9 @@ def chosen() -> list[str]:
 
 
 def undo() -> None:
-    """Offer to bring the run back that was deleted last, while it is in the trash."""
-    gone = st.session_state.get("deleted")
-    if gone and (shared.runs_dir() / ".trash" / gone[0]).exists():
+    """Offer to bring the run back that was deleted last, while it is in the trash and was not imported since."""
+    gone, folder = st.session_state.get("deleted"), shared.runs_dir()
+    if gone and (folder / ".trash" / gone[0]).exists() and not (folder / gone[0]).exists():
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(_("**{name}** is deleted.").format(name=gone[1]))
             st.button(_("Undo"), key="undo", on_click=undelete, args=[gone[0]], help=_("Bring it back as it was."))

@@ -171,8 +171,9 @@ def test_a_run_trained_again_is_compared(own_runs, monkeypatch):
 def test_a_file_that_is_no_run_says_so_and_an_export_becomes_the_run_in_view(own_runs):
     (run,) = trained(own_runs, "linear")
     data = exporting.archive(run)
-    delete(run)
-    test = opened()
+    test = opened(run=run.id)
+    test.button(key="delete").click()
+    assert "is deleted" in said(ran(test))
     for content, words in ((None, "No file was chosen"), (b"no zip", "this is no exported run"), (data, "is imported.")):
         if content is not None:
             test.file_uploader(key="runs.upload").upload("run.zip", content)
@@ -181,6 +182,7 @@ def test_a_file_that_is_no_run_says_so_and_an_export_becomes_the_run_in_view(own
     assert [one.id for one in runs(own_runs)] == [run.id]
     assert f"`{run.id}`" in said(test)
     assert "imported on 20" in said(test)
+    assert "is deleted" not in said(test)
     test.file_uploader(key="runs.upload").upload("run.zip", data)
     test.button(key="runs.take").click()
     assert "is already here" in said(ran(test))
