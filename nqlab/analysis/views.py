@@ -141,7 +141,7 @@ def slice_figure(found: Sequence[Cell], arms: Sequence[str], axis: str = "learni
             )
         )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
-    figure.update_xaxes(title_text=axis_title(axis), type="log")
+    figure.update_xaxes(title_text=axis_title(axis), type="log", exponentformat="none")
     figure.update_yaxes(title_text=_("final validation loss (nats per character)"))
     return figure
 
@@ -160,7 +160,7 @@ def contour_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> 
         )
     )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN)
-    figure.update_xaxes(title_text=axis_title("learning_rate"), type="log")
+    figure.update_xaxes(title_text=axis_title("learning_rate"), type="log", exponentformat="none")
     figure.update_yaxes(title_text=axis_title(y), type="log" if min(ys) > 0 else "linear")
     return figure
 
