@@ -7,7 +7,18 @@ import streamlit as st
 if not st.runtime.exists():
     sys.exit("This is a Streamlit app; start it with: streamlit run app.py   (or: make app)")
 
-from nqlab.ui import argument_page, compare_page, latency_page, microscope_page, runs_page, stability_page, sweep_page, train_page, visit
+from nqlab.ui import (
+    argument_page,
+    compare_page,
+    latency_page,
+    microscope_page,
+    open_page,
+    runs_page,
+    stability_page,
+    sweep_page,
+    train_page,
+    visit,
+)
 from nqlab.words import _
 
 st.set_page_config(page_title="nqlab", page_icon=":material/query_stats:", layout="wide")
@@ -20,6 +31,7 @@ pages = [
     st.Page(stability_page.page, title=_("Stability"), icon=":material/grid_on:", url_path="stability"),
     st.Page(microscope_page.page, title=_("Microscope"), icon=":material/biotech:", url_path="microscope"),
     st.Page(latency_page.page, title=_("Latency"), icon=":material/timer:", url_path="latency"),
+    st.Page(open_page.page, title=_("Open questions"), icon=":material/help_center:", url_path="open"),
     st.Page(argument_page.page, title=_("The argument"), icon=":material/function:", url_path="argument"),
 ]
 st.navigation(pages, position="hidden" if visit.follows() else "sidebar").run()

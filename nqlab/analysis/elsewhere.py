@@ -149,6 +149,28 @@ def microscope_cell(runs: Mapping[str, str]) -> str:
     )
 
 
+# --- the open questions
+
+
+def open_command() -> str:
+    """The command that gives the verdict of every shipped study."""
+    return _line("compare", "data/reference")
+
+
+def open_cell() -> str:
+    """A notebook cell with the verdicts of all open questions."""
+    return "\n".join(
+        [
+            "import pandas as pd",
+            "from nqlab.analysis import studies",
+            "from nqlab.analysis.open_questions import open_questions, rows_of",
+            "",
+            "known = {filled.study.name: filled for filled in studies.shipped()}",
+            "pd.DataFrame([{'question': q.title, **row} for q in open_questions() for row in rows_of(q, known)])",
+        ]
+    )
+
+
 # --- the list of runs
 
 

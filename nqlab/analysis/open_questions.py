@@ -1,0 +1,114 @@
+"""The open questions: what was tried for each, what its shipped study says, and what remains open.
+
+Every answer is computed from the study's runs; a question whose study has not been computed says how to do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nqlab.analysis.comparison import compare
+from nqlab.analysis.sentences import sentence
+from nqlab.analysis.studies import Filled
+from nqlab.analysis.verdict import TUNED, Row
+from nqlab.words import _
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """``study`` names the study file that asks it; the texts are in the reader's language."""
+
+    study: str
+    title: str
+    about: str
+    remains: str
+
+
+def open_questions() -> list[OpenQuestion]:
+    """The questions, in the order in which they are told."""
+    return [
+        OpenQuestion(
+            "small-rates", _("Other scales"),
+            _("The preset small: twice the depth, twice the width, twice the steps, five learning rates for each arm."),
+            _("Two sizes are no law. The models of the paper are a hundred times larger."),
+        ),
+        OpenQuestion(
+            "query-qknorm", _("Structure or capacity: QK-norm"),
+            _("The arms that survive high rates have no unbounded matrix between the normed input and the query. QK-norm bounds "
+              "the linear query too: if that is the cause, it should survive as well."),
+            _("Whether the norm does in larger models what it does here, and which of the two norms, of q or of k, does it."),
+        ),
+        OpenQuestion(
+            "query-norm", _("Other norms, and none"),
+            _("RMSNorm in place of LayerNorm, and no norm at all, everywhere but inside f."),
+            _("pRMSNorm, DyISRU and Derf are in the lab and have not been studied."),
+        ),
+        OpenQuestion(
+            "query-dyt", _("DyT in place of every norm"),
+            _("Dynamic tanh, with embeddings that start ten times larger (0.2), because it squashes instead of norming. DyT helps "
+              "mainly where data are scarce (arXiv:2604.23434), and a text of one megabyte is scarce."),
+            _("Its own settings, the initial a among them, were not tuned."),
+        ),
+        OpenQuestion(
+            "query-activation", _("Other activations in the MLP"),
+            _("ReLU² and GEM (N = 2) in place of GELU; f keeps its own GELU."),
+            _("What the activation inside f does."),
+        ),
+        OpenQuestion(
+            "query-experts", _("Mixture of experts"),
+            _("Four experts of which each character sees one, with as many active parameters as the dense MLP."),
+            _("Match by total parameters, more experts, and the routed query."),
+        ),
+        OpenQuestion(
+            "query-keyvalue", _("Nonlinear keys and values"),
+            _("The same f residual on keys and values, beside the linear and the nonlinear query: the paper's own future work."),
+            _("Keys alone and values alone."),
+        ),
+        OpenQuestion(
+            "query-rope", _("Rotary positions"),
+            _("RoPE acts after the query is made, so the redundancy argument does not notice it."),
+            _("Longer contexts, for which RoPE was made."),
+        ),
+        OpenQuestion(
+            "query-corpus", _("Other languages and modalities"),
+            _("Python source, tunes in ABC notation, digits as sequences of grey levels, and a synthetic language of known entropy."),
+            _("Human languages with large vocabularies: bring your own text."),
+        ),
+    ]  # fmt: skip
+
+
+def rows_of(question: OpenQuestion, known: Mapping[str, Filled]) -> list[Row]:
+    """Its verdicts: at equal tuning, and at the usual settings of the presets. Empty where its study has no results.
+
+    Args:
+        question: One of :func:`open_questions`.
+        known: Studies by name.
+    """
+    filled = known.get(question.study)
+    if filled is None:
+        return []
+    everything = compare(filled)
+    found: list[Row] = []
+    for size in dict.fromkeys(row["size"] for row in everything.rows):
+        mine = everything.of_size(size)
+        if not mine.settings:
+            continue
+        at = compare(filled, at=mine.settings[mine.usual]).of_size(size)
+        found += [*at.tuned, *at.same]
+    return found
+
+
+def answer(row: Row) -> str:
+    """One verdict with what it was found on, as a line of Markdown."""
+    return f"**{row['size']}**, {budget(row)}: {sentence(row)}"
+
+
+def budget(row: Row) -> str:
+    """At which of the two budgets a verdict was found, in a word."""
+    return _("equal tuning") if row["budget"] == TUNED else _("untuned")
+
+
+def how_to(question: OpenQuestion) -> str:
+    """The command that computes a study."""
+    return f"python -m nqlab sweep data/reference/{question.study}.json"

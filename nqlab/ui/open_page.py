@@ -1,0 +1,52 @@
+"""Open questions: one after the other, what was tried, the verdict, and what remains open."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from nqlab.analysis import elsewhere, studies, views
+from nqlab.analysis.figures import title_of
+from nqlab.analysis.open_questions import OpenQuestion, answer, budget, how_to, open_questions, rows_of
+from nqlab.analysis.studies import Filled
+from nqlab.ui import share, shared, visit
+from nqlab.words import _, several
+
+QUIET = {"displayModeBar": False}
+
+
+def page() -> None:
+    """Draw everything; nothing is trained here."""
+    st.subheader(_("What nobody has tried"))
+    st.markdown(
+        _(
+            "Does the nonlinear query survive other norms, activations, experts, positions, texts and sizes? Each question has a small "
+            "study: the same learning rates for every arm, at least three paired seeds. *Inconclusive* is an answer."
+        )
+    )
+    known = _known(visit.language())
+    share.elsewhere({}, elsewhere.open_command(), elsewhere.open_cell())
+    for question in open_questions():
+        _one(question, known)
+
+
+@st.cache_data(show_spinner=False, ttl=30, max_entries=4)
+def _known(language: str) -> dict[str, Filled]:
+    """Studies by name, those filled here first. ``language`` is the cache's: verdicts hold words."""
+    assert language
+    return {f.study.name: f for f in [*studies.shipped(), *studies.here(shared.runs_dir())]}
+
+
+def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
+    st.markdown(f"#### {question.title}")
+    st.markdown(question.about)
+    rows = rows_of(question, known)
+    if not rows:
+        st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
+    else:
+        labels = [f"{title_of(row['arm'])} · {row['size']} · {budget(row)}" for row in rows]
+        st.plotly_chart(views.difference_figure(rows, labels), key=f"open.{question.study}", config=QUIET)
+        st.markdown("\n".join(f"- {answer(row)}" for row in rows))
+        runs = len(known[question.study].results)
+        text = several("{n} run. [Everything about it]({link})", "{n} runs. [Everything about it]({link})", runs)
+        st.caption(text.format(n=runs, link=f"compare?study={question.study}"))
+    st.caption(_("Still open: {what}").format(what=question.remains))
