@@ -259,6 +259,18 @@ def test_arms_that_both_have_a_width_are_paired_at_the_same_width() -> None:
     assert "bottleneck 8" in row["reason"]
 
 
+def test_where_keys_have_a_width_the_linear_arm_has_it_too_and_widths_are_not_mixed() -> None:
+    results = [
+        result(arm, s, loss, bottleneck=w, key="nonlinear")
+        for s in (0, 1)
+        for w in (8, 16)
+        for arm, loss in (("linear", 2.0), ("nonlinear", 2.0 + w / 100))
+    ]
+    rows = [r for r in verdicts(results, declared=["model.bottleneck"]) if r["budget"] == SAME]
+    assert {r["settings"]["model.bottleneck"]: r["mean"] for r in rows} == {8: pytest.approx(0.08), 16: pytest.approx(0.16)}
+    assert all(r["baseline_settings"] == r["settings"] for r in rows)
+
+
 def test_an_undeclared_width_spoils_only_itself() -> None:
     rows = verdicts([*pairs([-0.1, -0.1]), *(result("nonlinear", s, 1.0, bottleneck=64) for s in (0, 1))])
     assert [r["mean"] for r in rows if r["budget"] == SAME] == [pytest.approx(-0.1)]
