@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -80,6 +81,11 @@ def _corpus() -> None:
         own_text.draw()
 
 
+def _entry(slot: str, name: str) -> str:
+    """What people read for a choice: an entry's title, which also says where it is a reconstruction."""
+    return _(slots.SLOTS[slot][name].title) if name in slots.SLOTS.get(slot, {}) else name
+
+
 def _advanced() -> None:
     for name in INTEGERS:
         change: dict[str, Any] = {"on_change": form.halve_bottleneck} if name == "model.n_embd" else {}
@@ -94,7 +100,7 @@ def _advanced() -> None:
     for name in CHOICES:
         short = name.split(".")[1]
         offered = options.get(short) or list(slots.SLOTS[short])
-        st.selectbox(short, list(dict.fromkeys([*offered, st.session_state[key(name)]])), **_keep(name))
+        st.selectbox(short, list(dict.fromkeys([*offered, st.session_state[key(name)]])), format_func=partial(_entry, short), **_keep(name))
     for name in SWITCHES:
         st.checkbox(name.split(".")[1], **_keep(name))
     st.text_input(PROMPT.split(".")[1], **_keep(PROMPT))

@@ -87,7 +87,10 @@ def _texts() -> dict[str, str]:
         "query_experts": _("Nonlinear queries in a routed one. Empty: 2. They share R; a softmax router weighs them for each character."),
         "n_experts": _("Experts of a mixture. Empty: 4. Each token goes to the best top_k of them."),
         "top_k": _("Experts that each token sees. Empty: 1, as in Switch (arXiv:2101.03961)."),
-        "norm": _("What stands before attention, before the MLP and at the end."),
+        "norm": _(
+            "What stands before attention, before the MLP and at the end. DyT and Derf squash instead of norming: they start slowly "
+            "from embeddings of 0.02; set init_std to 0.2."
+        ),
         "activation": _("The nonlinearity of the MLP; f's own GELU stays."),
         "device": _("Where it trains. auto: a GPU where there is one. Curves of different devices agree closely, not bit for bit."),
         "dtype": _(
