@@ -85,6 +85,18 @@ def test_the_readme_tells_equal_tuning_and_stability_as_the_table_has_them() -> 
     assert set(learnt["linear"]) == {"did not learn"}
 
 
+def test_the_readme_tells_the_small_size_as_the_study_has_it() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rows = {r["budget"]: r for r in compared("--at", "learning_rate=1e-3") if (r["study"], r["arm"]) == ("small-rates", "nonlinear")}
+    assert {row["verdict"] for row in rows.values()} == {"inconclusive"}
+    assert {(row["n"], row["corrected_for"]) for row in rows.values()} == {(3, 3)}
+    for budget, where in (("same settings", "at the untuned rate"), ("equal tuning", "at equal tuning")):
+        row = rows[budget]
+        assert row["mean"] < 0 < row["high"]
+        text = f"{-row['mean']:.4f} nats better {where}" if budget == "same settings" else f"{-row['mean']:.4f} better {where}"
+        assert f"{text} ({row['high']:.4f} worse to {-row['low']:.4f} better)" in readme
+
+
 def test_what_is_said_of_bfloat16_where_it_is_offered_is_what_was_measured() -> None:
     said = TrainingConfig.model_fields["dtype"].description
     assert said is not None
