@@ -5,10 +5,14 @@ Every answer is computed from the study's runs; a question whose study has not b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import plotly.graph_objects as go
+
+from nqlab.analysis import views
 from nqlab.analysis.comparison import compare
+from nqlab.analysis.figures import title_of
 from nqlab.analysis.sentences import sentence
 from nqlab.analysis.studies import Filled
 from nqlab.analysis.verdict import TUNED, Row
@@ -107,6 +111,11 @@ def answer(row: Row) -> str:
 def budget(row: Row) -> str:
     """At which of the two budgets a verdict was found, in a word."""
     return _("equal tuning") if row["budget"] == TUNED else _("untuned")
+
+
+def figure_of(rows: Sequence[Row]) -> go.Figure:
+    """The verdicts of a question as differences with their intervals."""
+    return views.difference_figure(rows, [f"{title_of(row['arm'])} · {row['size']} · {budget(row)}" for row in rows])
 
 
 def how_to(question: OpenQuestion) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from nqlab.analysis import elsewhere, studies, views
-from nqlab.analysis.figures import title_of
-from nqlab.analysis.open_questions import OpenQuestion, answer, budget, how_to, open_questions, rows_of
+from nqlab.analysis import elsewhere, studies
+from nqlab.analysis.open_questions import OpenQuestion, answer, figure_of, how_to, open_questions, rows_of
 from nqlab.analysis.studies import Filled
 from nqlab.ui import share, shared, visit
 from nqlab.words import _, several
@@ -43,8 +42,7 @@ def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     if not rows:
         st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
     else:
-        labels = [f"{title_of(row['arm'])} · {row['size']} · {budget(row)}" for row in rows]
-        st.plotly_chart(views.difference_figure(rows, labels), key=f"open.{question.study}", config=QUIET)
+        st.plotly_chart(figure_of(rows), key=f"open.{question.study}", config=QUIET)
         st.markdown("\n".join(f"- {answer(row)}" for row in rows))
         runs = len(known[question.study].results)
         text = several("{n} run. [Everything about it]({link})", "{n} runs. [Everything about it]({link})", runs)
