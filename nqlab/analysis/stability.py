@@ -211,7 +211,7 @@ def _panel(found: Sequence[Cell], places: Sequence[int], arm: str, y: str) -> go
         x=[f"{cell.value('learning_rate'):g}" for cell in panel],
         y=[f"{cell.value(y):g}" for cell in panel],
         mode="markers+text",
-        text=[f"{cell.mean:.3f}" if ok else f"{cell.survived}/{cell.n}" for cell, ok in zip(panel, whole)],
+        text=[f"{cell.mean:.2f}" if ok else f"{cell.survived}/{cell.n}" for cell, ok in zip(panel, whole)],
         textposition="bottom center",
         textfont={"size": 11},
         marker={
