@@ -60,7 +60,7 @@ def test_failures_are_crosses_with_their_share_and_every_mark_leads_to_its_cell(
         assert list(trace.marker.symbol) == ["square" if c.survived == c.n else "x" for c in mine]
         assert [found[k] for k in trace.customdata] == mine
     linear = panel_figure(found, "linear")
-    assert list(linear.data[0].text) == ["2.01", "2.02", "0/2"]
+    assert list(linear.data[0].text) == ["2.01", "2.01", "0/2"]
     nonlinear = panel_figure(found, "nonlinear")
     assert [found[k].arm for k in nonlinear.data[0].customdata] == ["nonlinear"] * 3
     for figure in (linear, nonlinear):  # the same colours and axes in every panel
