@@ -136,7 +136,7 @@ def _buttons(place: StudyFolder, now: Standing) -> None:
             st.markdown(_("All {n} results of **{name}** go to the trash beside the runs.").format(n=now.ended, name=study.name))
             st.button(_("Delete the study"), key="sweep.delete", on_click=_delete, args=[place], disabled=not allowed)
         share.elsewhere({"study": study.name}, elsewhere.sweep_command(study, here=True), elsewhere.sweep_cell(study))
-    st.markdown(f"[{_('Compare')}](compare?study={study.name}) · [{_('Stability')}](stability?study={study.name})")
+    st.markdown(_("[Compare](compare?study={name}) · [Stability](stability?study={name})").format(name=study.name))
 
 
 def _resume(place: StudyFolder) -> None:
