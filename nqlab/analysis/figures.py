@@ -177,7 +177,7 @@ def _train_traces(run: Line, x: str, smoothing: float, in_legend: bool) -> list[
     xs, ys = numbers(run.curve.train[x]), numbers(run.curve.train["loss"])
     style: Spec = {"color": colour(run.arm), "width": 1}
     look: Spec = {"showlegend": in_legend, "opacity": 0.3 if run.faint else 0.65, "line": style | {"dash": dash(run.arm)}}
-    look["hovertemplate"] = f"%{{y:.4f}}<extra>{run.label} · {_('training')}</extra>"
+    look["hovertemplate"] = "%{y:.4f}<extra>" + run.label + " · " + _("training") + "</extra>"
     traces = [_trace(run, "train", xs, smooth(ys, smoothing), look)]
     if smoothing > 0:
         traces.insert(0, _trace(run, "raw", xs, ys, {"line": style, "showlegend": False, "opacity": 0.2, "hoverinfo": "skip"}))
@@ -188,7 +188,7 @@ def _val_trace(run: Line, x: str) -> Spec:
     xs, ys = numbers(run.curve.val[x]), numbers(run.curve.val["val_loss"])
     style: Spec = {"color": colour(run.arm), "dash": dash(run.arm), "width": 1.5 if run.faint else 2.5}
     look: Spec = {"mode": "lines+markers" if len(xs) <= 60 else "lines", "marker": {"size": 5}, "line": style}
-    look |= {"opacity": 0.45 if run.faint else 1.0, "hovertemplate": f"%{{y:.4f}}<extra>{run.label} · {_('validation')}</extra>"}
+    look |= {"opacity": 0.45 if run.faint else 1.0, "hovertemplate": "%{y:.4f}<extra>" + run.label + " · " + _("validation") + "</extra>"}
     return _trace(run, "val", xs, ys, look)
 
 

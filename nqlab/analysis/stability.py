@@ -206,7 +206,7 @@ def _values(found: Sequence[Cell], axis: str) -> list[str]:
 
 def _panel(found: Sequence[Cell], places: Sequence[int], arm: str, y: str) -> go.Scatter:
     panel = [found[i] for i in places]
-    whole = [cell.survived == cell.n for cell in panel]
+    whole, loss_word = [cell.survived == cell.n for cell in panel], _("mean loss")
     return go.Scatter(
         x=[f"{cell.value('learning_rate'):g}" for cell in panel],
         y=[f"{cell.value(y):g}" for cell in panel],
@@ -224,6 +224,6 @@ def _panel(found: Sequence[Cell], places: Sequence[int], arm: str, y: str) -> go
         },
         unselected={"marker": {"opacity": 0.6}},
         customdata=places,
-        hovertext=[f"{title_of(arm)}<br>{_('mean loss')} {cell.mean:.4f}<br>{cell.words}" for cell in panel],
+        hovertext=[f"{title_of(arm)}<br>{loss_word} {cell.mean:.4f}<br>{cell.words}" for cell in panel],
         hoverinfo="text",
     )
