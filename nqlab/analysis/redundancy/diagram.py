@@ -26,7 +26,8 @@ def dot(analysis: Analysis) -> str:
     for left, right in pairwise(names):
         block = _("attn") if left.startswith("x") else _("MLP")
         lines.append(f'{left} -> {right} [label="{block}"];')
-    lines += [f'{left} -> {right} [style=dashed, label="{_("skip")}", constraint=false];' for left, right in analysis.skips]
+    skip = _("skip")
+    lines += [f'{left} -> {right} [style=dashed, label="{skip}", constraint=false];' for left, right in analysis.skips]
     lines.append(f'U [label="U", shape=plaintext, style="", fontsize=16, fontcolor="{_INK}"]; {names[-1]} -> U;')
     return "\n".join([*lines, "}"])
 
