@@ -7,6 +7,7 @@ import streamlit as st
 from nqlab.analysis import elsewhere, studies
 from nqlab.analysis.open_questions import OpenQuestion, answer, figure_of, how_to, open_questions, rows_of
 from nqlab.analysis.studies import Filled
+from nqlab.analysis.verdict import Row
 from nqlab.ui import share, shared, visit
 from nqlab.words import _, several
 
@@ -35,10 +36,19 @@ def _known(language: str) -> dict[str, Filled]:
     return {f.study.name: f for f in [*studies.shipped(), *studies.here(shared.runs_dir())]}
 
 
+@st.cache_data(show_spinner=True, max_entries=50)
+def _rows(study: str, ended: int, language: str) -> list[Row]:
+    """The verdicts of a study, judged anew when more of its runs have ended (``ended``), and in each language."""
+    assert ended >= 0
+    question = next(q for q in open_questions() if q.study == study)
+    return rows_of(question, _known(language))
+
+
 def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     st.markdown(f"#### {question.title}")
     st.markdown(question.about)
-    rows = rows_of(question, known)
+    filled = known.get(question.study)
+    rows = [] if filled is None else _rows(question.study, sum(r.outcome != "unfinished" for r in filled.results), visit.language())
     if not rows:
         st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
     else:
