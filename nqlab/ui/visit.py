@@ -20,8 +20,13 @@ LARGE = "<style>html {font-size: 22px} [data-testid='stMainBlockContainer'] {pad
 
 
 def begin() -> None:
-    """Take over what the address says; the first thing a page does."""
+    """Take over what the address says; the first thing a page does. With a wrong limits file it says so and goes no further."""
     words.speak_through(language)
+    try:
+        limits.current()
+    except ValueError as error:
+        st.error(str(error))
+        st.stop()
     for name in KEPT:
         if name in st.query_params:
             st.session_state[f"visit.{name}"] = st.query_params[name]

@@ -49,6 +49,20 @@ def test_the_address_locks_and_hides(own_runs):
     assert not test.button(key="start").disabled
 
 
+def test_a_wrong_limits_file_stops_every_page(own_runs, monkeypatch):
+    def whole():
+        from nqlab.ui import visit
+        from nqlab.ui.train_page import page
+
+        visit.begin()
+        page()
+
+    monkeypatch.setenv("NQLAB_LIMITS", "/no/such/room.toml")
+    test = page_of(whole)
+    assert "cannot be read" in " ".join(e.value for e in test.error)
+    assert not test.button
+
+
 def test_what_a_link_sets_without_a_control_is_told_and_carried(own_runs):
     from streamlit.testing.v1 import AppTest
 
