@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 UI = Path(__file__).parents[2] / "nqlab" / "ui"
 FILES = sorted(UI.glob("*.py"))
@@ -29,3 +30,26 @@ def test_pages_compute_nothing_that_a_notebook_could_not_call(path):
 def test_every_page_is_in_the_router(name):
     source = (UI.parents[1] / "app.py").read_text(encoding="utf-8")
     assert f"st.Page({name}.page" in source
+
+
+def draw_any(name: str) -> None:
+    import importlib
+
+    importlib.import_module(f"nqlab.ui.{name}").page()
+
+
+KINDS = (
+    "selectbox", "multiselect", "number_input", "select_slider", "slider", "text_input", "text_area", "toggle", "checkbox", "radio",
+    "button_group",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_control_of_every_page_says_what_it_is(own_runs, name):
+    test = AppTest.from_function(draw_any, default_timeout=120, args=[name])
+    test.run()
+    assert not test.exception
+    found = [(kind, widget) for kind in KINDS for widget in test.get(kind)]
+    assert len(found) >= {"train_page": 30, "argument_page": 10, "compare_page": 5, "latency_page": 4}.get(name, 0)
+    for kind, widget in found:
+        assert widget.proto.help, (kind, widget.label)
