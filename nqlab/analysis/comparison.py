@@ -104,7 +104,7 @@ class Comparison:
         """One HTML page with everything."""
         figures = [difference_chart(rows) for rows in (self.tuned, self.same) if rows]
         figures.append(views.slice_figure(self.cells(), [self.baseline, *self.arms]))
-        return report.document(f"nqlab: {self.name}", self.sentences(), figures, self.rows)
+        return report.document(f"nqlab: {self.name}", self.sentences(), figures, report.shown(self.rows))
 
     def picture(self) -> bytes:
         """The differences as a PNG. ValueError where no browser can draw it."""

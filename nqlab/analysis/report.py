@@ -56,12 +56,12 @@ def csv(rows: Sequence[Row]) -> str:
     return frame(rows).to_csv(index=False, lineterminator="\n")
 
 
-def document(title: str, sentences: Sequence[str], figures: Sequence[go.Figure], rows: Sequence[Row]) -> str:
-    """One HTML page with everything in it, in the reader's language: the verdicts in words, the charts, the table."""
+def document(title: str, sentences: Sequence[str], figures: Sequence[go.Figure], table: pd.DataFrame) -> str:
+    """One HTML page with everything in it: sentences, charts, a table such as :func:`shown`. It opens without a network."""
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(s)}</p>" for s in sentences)]
     for i, figure in enumerate(figures):
         parts.append(figure.to_html(full_html=False, include_plotlyjs=i == 0))
-    parts.append(shown(rows).to_html(index=False, na_rep="", border=0))
+    parts.append(table.to_html(index=False, na_rep="", border=0))
     style = "body{font-family:sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}td,th{padding:.2em .6em;text-align:left}"
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{style}</style>'
     return f"<!doctype html><html><head>{head}</head><body>{''.join(parts)}</body></html>"

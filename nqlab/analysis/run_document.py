@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from nqlab.analysis import report
@@ -42,4 +43,4 @@ def document(run: Run) -> str:
         sentences.append(f"Validation loss: {summary['val_loss']:.4f} nats per character.")
     sentences += [f"Tags: {', '.join(label['tags'])}."] if label["tags"] else []
     sentences += [label["note"]] if label["note"] else []
-    return report.document(run.name, sentences, [curves_figure([run])], [*receipt_rows(receipt(run)), *settings_rows(run)])
+    return report.document(run.name, sentences, [curves_figure([run])], pd.DataFrame([*receipt_rows(receipt(run)), *settings_rows(run)]))

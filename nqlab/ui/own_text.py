@@ -12,8 +12,9 @@ from nqlab.words import _
 
 def draw() -> None:
     """Draw the form that takes a text, and, where one's own is chosen, the button that deletes it."""
-    if refused := st.session_state.pop("own_text.refused", None):
-        st.error(refused)
+    with st.container():  # always one element: what comes after keeps its place, and stays open
+        if refused := st.session_state.pop("own_text.refused", None):
+            st.error(refused)
     with st.expander(_("Your own text")):
         most = max(1, limits.current().upload_bytes // 1_000_000)
         with st.form("own_text", border=False):
