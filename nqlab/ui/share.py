@@ -22,7 +22,9 @@ def address(parameters: Mapping[str, str], page: str | None = None) -> str:
 
 def elsewhere(parameters: Mapping[str, str], command: str | None, cell: str | None) -> None:
     """Draw the button that offers them; each has a button of its own that copies it. None where there is no such thing."""
-    with st.popover(_("Share"), icon=":material/share:", help=_("A link, a command line and a notebook cell that give the same.")):
+    with st.popover(
+        _("Share"), key="share", icon=":material/share:", help=_("A link, a command line and a notebook cell that give the same.")
+    ):
         st.caption(_("A link to this"))
         st.code(address(parameters), language=None, wrap_lines=True)
         if command is not None:
