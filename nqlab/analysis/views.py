@@ -51,8 +51,8 @@ def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) 
     for row, label in shown:
         figure.add_trace(_difference(row, label))
     figure.add_vline(x=0, line={"color": GREY, "width": 1})
-    figure.update_layout(height=90 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 45}, showlegend=False)
-    figure.update_xaxes(title_text=_("difference in nats per character (left: better)"))
+    figure.update_layout(height=105 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 60}, showlegend=False)
+    figure.update_xaxes(title_text=_("difference in nats per character (left: better)").replace(" (", "<br>("))  # fits a phone
     figure.update_yaxes(autorange="reversed", type="category", automargin=True)
     return figure
 
