@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
+from nqlab.config import RunConfig
 from nqlab.corpus import Corpus, add_text
 from nqlab.runs.cluster import packed_text, unpacked
-from nqlab.runs.log import EventReader
+from nqlab.runs.log import last_record
 from nqlab.runs.study import StudyFolder
 from nqlab.runs.sweep import Progress, Sweep, save_study
 from tests.runs.test_sweep import SMALL, command, study, table, wait_for
@@ -66,8 +68,9 @@ def test_a_text_arrives_with_all_that_is_known_of_it() -> None:
     assert unpacked(bare, packed) == sent
 
 
-def cells_begun(place: StudyFolder) -> int:
-    return len([p for p in place.folder.glob("cells/*/events.jsonl") if p.stat().st_size])
+def cells_in_progress(place: StudyFolder, cells: list[RunConfig]) -> int:
+    """Cells of which events have come back, and not yet their end."""
+    return sum(last_record(place.cell(c).events) is not None and not place.ended(c) for c in cells)
 
 
 def test_the_same_losses_as_on_this_machine_with_own_text_and_no_shared_disk(machines: Machines, runs_dir: Path, tmp_path: Path) -> None:
@@ -84,19 +87,21 @@ def test_the_same_losses_as_on_this_machine_with_own_text_and_no_shared_disk(mac
 
 
 def test_curves_come_back_live_and_a_worker_killed_in_mid_study_costs_nothing(machines: Machines, runs_dir: Path, tmp_path: Path) -> None:
-    long = study(name="long", settings=SMALL | {"steps": 1600, "eval_interval": 100, "log_interval": 50})
+    long = study(name="long", settings=SMALL | {"steps": 2500, "eval_interval": 250, "log_interval": 50})
     path = tmp_path / "long.json"
     path.write_text(long.to_json(), encoding="utf-8")
+    with Client(machines.address) as client:
+        client.wait_for_workers(2, timeout=120)
     line = command(runs_dir, path, "--scheduler", machines.address)
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    place = StudyFolder(runs_dir / ".studies" / "long")
-    wait_for(lambda: place.folder.exists() and cells_begun(place) >= 2, 120)
-    live = [len(EventReader(p).read()) for p in place.folder.glob("cells/*/events.jsonl")]
-    assert max(live) > 0
-    assert not any(place.ended(c) for c in long.cells())
-    machines.workers[0].send_signal(signal.SIGKILL)
-    machines.workers[0].wait()
-    said, complained = process.communicate(timeout=240)
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8") as process:
+        try:
+            place, cells = StudyFolder(runs_dir / ".studies" / "long"), list(long.cells())
+            wait_for(lambda: cells_in_progress(place, cells) == 2, 120)  # each worker is at one
+            machines.workers[0].send_signal(signal.SIGKILL)
+            machines.workers[0].wait()
+            said, complained = process.communicate(timeout=240)
+        finally:
+            process.kill()
     assert process.returncode == 0, said + complained
     machines.workers[0] = machines.hire()
     straight = save_study(tmp_path / "straight", long)
@@ -111,7 +116,7 @@ def test_a_stop_reaches_the_workers_and_the_next_sweep_goes_on(machines: Machine
     process = subprocess.Popen(
         command(runs_dir, path, "--scheduler", machines.address), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_for(lambda: cells_begun(place) >= 1, 120)
+    wait_for(lambda: cells_in_progress(place, list(endless.cells())) >= 1, 120)
     place.command("stop")
     assert process.wait(60) == 130
     short = save_study(runs_dir, study(name="short", seeds=(0,)))

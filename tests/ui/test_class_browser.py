@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import TimeoutError
 
+from nqlab.runs import store
+from tests.runs.test_sweep import wait_for
 from tests.ui.conftest import serve
 from tests.ui.test_train_browser import CHART, LAST_STEP, POINTS, button, headline, wait_state
 
@@ -54,11 +56,17 @@ def shared_link(page):
     pytest.fail("Share opened nothing in five clicks")
 
 
-def run_to_the_end(page):
-    """Start a race; its id once it has ended. What the page showed before, the newest race, may have ended too."""
+def run_to_the_end(page, app):
+    """Start a race; its id once it has ended, on disk too: for a moment the page still shows the race before it, which is finished."""
     before = "".join(re.findall(r"race=([^&]+)", page.url)) or "none"
     button(page, "Start").click()
     race = race_of(page, before)
+
+    def ended():
+        runs = [run for run in store.runs(app.runs_dir) if run.id.startswith(f"{race}-")]
+        return runs and all(run.status() in ("finished", "did not learn") for run in runs)
+
+    wait_for(ended, 60)
     wait_state(page, "finished")
     return race
 
@@ -82,7 +90,7 @@ def test_the_tour_ends_in_a_running_race_and_is_not_shown_again(app, browser):
 
 def test_a_link_opened_elsewhere_gives_the_same_controls_and_the_same_losses(app, browser):
     page = visit(browser, app, f"{QUICK}&steps=40&seed=3&betas={quote('[0.8, 0.95]')}&learning_rate=0.004&init_std=0.03")
-    first = run_to_the_end(page)
+    first = run_to_the_end(page, app)
     link = shared_link(page)
     assert "race=" in link
     page.context.close()
@@ -90,7 +98,7 @@ def test_a_link_opened_elsewhere_gives_the_same_controls_and_the_same_losses(app
     assert other.get_by_role("spinbutton", name="Seed").input_value() == "3"
     assert other.get_by_role("spinbutton", name="Steps").input_value() == "40"
     other.get_by_text("betas = [0.8, 0.95]").wait_for(timeout=20_000)
-    second = run_to_the_end(other)
+    second = run_to_the_end(other, app)
     assert first != second
     assert final_losses(app, first) == final_losses(app, second)
     assert len(final_losses(app, first)["nonlinear"]) == 2
@@ -185,7 +193,7 @@ def test_a_prediction_comes_before_the_curves_and_is_scored_after(app, browser):
 
 def test_a_finished_race_can_be_scrubbed_and_played(app, browser):
     page = visit(browser, app, f"{QUICK}&steps=200&arms=linear")
-    run_to_the_end(page)
+    run_to_the_end(page, app)
     page.wait_for_function(f"{LAST_STEP} >= 199", timeout=60_000)
     page.get_by_text("Replay", exact=True).click()
     page.wait_for_function(f"{LAST_STEP} <= 1", timeout=20_000)
@@ -202,7 +210,7 @@ def test_a_finished_race_can_be_scrubbed_and_played(app, browser):
 
 def test_ones_own_words_are_written_on_by_every_variant(app, browser):
     page = visit(browser, app, f"{QUICK}&steps=40")
-    run_to_the_end(page)
+    run_to_the_end(page, app)
     page.get_by_text("Write on after your own words").click()
     page.get_by_label("Prompt", exact=True).fill("The statement")
     page.get_by_role("button", name="Write").click()
@@ -225,7 +233,7 @@ def test_a_file_is_uploaded_learnt_from_and_deleted(app, browser, tmp_path):
     page.get_by_text("rhyme.txt").first.wait_for(timeout=20_000)
     page.get_by_role("button", name="Use this text").click()
     page.get_by_text("rhyme.txt: 3,720 characters").wait_for(timeout=20_000)
-    race = run_to_the_end(page)
+    race = run_to_the_end(page, app)
     assert len(final_losses(app, race)) == 2
     page.get_by_text("sample at step").first.wait_for(timeout=20_000)
     (kept,) = (p for p in app.runs_dir.parent.glob("data/texts/*.txt") if "sorrow" in p.read_text(encoding="utf-8"))
@@ -260,7 +268,7 @@ def test_only_the_teachers_key_starts_anything_and_the_limits_are_told(browser, 
         steps.fill("40")
         steps.press("Enter")
         teacher.get_by_text("Time for this race").wait_for(timeout=20_000)
-        run_to_the_end(teacher)
+        run_to_the_end(teacher, room)
         pupil.get_by_text(re.compile("step 40 of 40")).wait_for(timeout=20_000)
         assert button(pupil, "Start").is_disabled()
         shared_link(teacher)
