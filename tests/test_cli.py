@@ -353,6 +353,30 @@ def test_options_out_of_range_exit_with_two(runs_dir: Path, options: list[str]) 
     assert nqlab("generate", row["id"], *options).exit_code == 2
 
 
+# --- what the query does, and what the algebra allows
+
+
+def test_the_queries_of_runs_are_measured(runs_dir: Path) -> None:
+    ids = [trained("--query", query)["id"] for query in ("linear", "nonlinear")]
+    linear, nonlinear = answer("microscope", *ids, "--json")
+    assert [linear["id"], nonlinear["id"]] == ids
+    assert linear["layers"][0]["f_rank"] is None
+    assert nonlinear["layers"][0]["f_rank"] > 0
+    shown = nqlab("microscope", ids[0]).stdout
+    assert all(f"{layer[name]:.4g}" in shown for layer in linear["layers"] for name in ("cosine", "entropy", "q_rank"))
+    assert "'zebra'" in nqlab("microscope", "zebra").stderr
+
+
+def test_one_transformer_is_examined() -> None:
+    free = answer("examine", "--skips", "none", "--norm", "none", "--json")
+    assert (free["verdict"], free["removable"]) == ("exact", 4)
+    assert free["errors"]["as_the_rule_allows"] < 1e-10
+    gpt = nqlab("examine", "--positions", "rope").stdout
+    assert gpt.startswith("impossible: ")
+    assert "not possible here" in gpt
+    assert "skips 'some' is unknown" in nqlab("examine", "--skips", "some").stderr
+
+
 # --- Ctrl-C
 
 

@@ -89,3 +89,14 @@ def test_a_study_in_mid_air_is_shown_as_far_as_it_is(runs_dir: Path) -> None:
     (found,) = studies.find("class", runs_dir)
     assert not found.complete
     assert all(r["n"] == 3 for r in answer("compare", "class", "--json"))
+
+
+def test_where_training_survives_is_listed_for_people_and_programs(runs_dir: Path) -> None:
+    filled(runs_dir)
+    rows = answer("stability", "class", "--json")
+    assert {(r["arm"], r["learning_rate"]) for r in rows} == {(arm, rate) for arm in ("linear", "nonlinear") for rate in (0.003, 0.01, 1e4)}
+    assert all(r["of"] == 3 and r["bottleneck"] == (8 if r["arm"] == "nonlinear" else None) for r in rows)
+    shown = nqlab("stability", "class").stdout
+    assert "learnt" in shown
+    assert shown.count("nonlinear") == 3
+    assert "there is no study 'nowhere'" in nqlab("stability", "nowhere").stderr

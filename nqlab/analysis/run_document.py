@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import plotly.graph_objects as go
 
-from nqlab.analysis import report
+from nqlab.analysis import report, tables
 from nqlab.analysis.curves import Curve, curve_of
 from nqlab.analysis.figures import Line, loss_figure, reference_lines, title_of
 from nqlab.analysis.receipt import receipt, receipt_rows
@@ -16,6 +16,7 @@ from nqlab.config import shown
 from nqlab.presets import arm_of
 from nqlab.runs.log import EventReader
 from nqlab.runs.store import Run
+from nqlab.words import _
 
 
 def read_curve(events: Path) -> Curve:
@@ -28,6 +29,13 @@ def curves_figure(runs: Sequence[Run], curve: Callable[[Path], Curve] = read_cur
     lines = [Line(run.id, run.name, arm_of(run.config), curve(run.events)) for run in runs]
     levels = reference_lines(runs[0].meta.get("entropies", {}))
     return loss_figure(lines, smoothing=0.8, references=levels, height=height)
+
+
+def curves_table(runs: Sequence[Run], curve: Callable[[Path], Curve] = read_curve) -> pd.DataFrame:
+    """The same runs' validation losses as a table, a row an evaluation and a column a run."""
+    names = [run.name for run in runs]
+    found = {n if names.count(n) == 1 else f"{n} ({run.id})": curve(run.events).val for n, run in zip(names, runs)}
+    return tables.curves_table({name: (val["step"], val["val_loss"]) for name, val in found.items()}, _("optimiser step"))
 
 
 def settings_rows(run: Run) -> list[dict[str, str]]:

@@ -84,6 +84,12 @@ class Cell:
             for r in self.results
         ]
 
+    def curves(self) -> dict[str, tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Steps and validation losses of each run, by its seed; runs that share one (of another text, say) also by their id."""
+        seeds = [r.config.seed for r in self.results]
+        names = [_("seed {seed}").format(seed=s) + (f" ({r.id})" if seeds.count(s) > 1 else "") for s, r in zip(seeds, self.results)]
+        return {name: (r.steps, r.losses) for name, r in zip(names, self.results)}
+
     @property
     def words(self) -> str:
         """How it ended, in words."""

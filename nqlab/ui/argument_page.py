@@ -10,6 +10,7 @@ from nqlab.analysis.figures import error_figure
 from nqlab.analysis.redundancy.diagram import dot, factors
 from nqlab.analysis.redundancy.examine import Errors, errors_of
 from nqlab.ui import argument_form, argument_trained, share
+from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 BADGES = {"exact": "green", "orthogonal only": "orange", "impossible": "red"}
@@ -34,6 +35,7 @@ def page() -> None:
     st.graphviz_chart(dot(found.analysis), width="stretch")
     st.caption(_("Each box is a hidden state. Boxes of one colour must share one S; a dashed skip forces that, a norm restricts it."))
     st.plotly_chart(error_figure(_bars(found), found.epsilon), width="stretch", key="errors")
+    as_table(pd.DataFrame({_("relative error of the outputs"): _bars(found)}).rename_axis(_("state")).reset_index())
     with st.expander(_("What absorbs what")):
         st.table(pd.DataFrame(factors(found.analysis)).set_index(_("state")))
     st.info(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from nqlab import corpus as corpora
-from nqlab.analysis import microscope
+from nqlab.analysis import microscope, tables
 from nqlab.analysis.attention_maps import AttentionMaps, attention_maps, longest_prompt, uniform_entropy
 from nqlab.analysis.microscope_figures import map_figure, scale_figure
 from nqlab.ui.checkpoints import Place, Runs, model_at, place_of
+from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 COLUMNS = 3  # maps in a row; a narrow screen puts them below each other
@@ -45,6 +47,7 @@ def draw(shown: Runs) -> None:
         for column, (label, one, head) in zip(st.columns(columns), found[first : first + columns]):
             title = _("{label}, head {n}: entropy {entropy:.2f}").format(label=label, n=head + 1, entropy=one.entropy(layer, head))
             column.plotly_chart(map_figure(one, layer, head, title), key=f"map.{shown[label].id}.{head}", config=QUIET)
+    as_table(tables.maps_table(maps, layer).map(lambda v: "" if pd.isna(v) else f"{v:.4f}" if isinstance(v, float) else str(v)))
 
 
 def _choices(shown: Runs) -> tuple[str, int]:

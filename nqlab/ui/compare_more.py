@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from nqlab import corpus as corpora
-from nqlab.analysis import report, views
+from nqlab.analysis import report, stability, tables, views
 from nqlab.analysis.bands import Axis, at_equal_cost
 from nqlab.analysis.comparison import Comparison
 from nqlab.analysis.figures import reference_lines, title_of
 from nqlab.analysis.stability import AXES, axis_title
 from nqlab.config import setting_words
+from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 X_AXES: tuple[Axis, ...] = ("step", "tokens", "seconds", "flops")
@@ -38,6 +40,7 @@ def curves(comparison: Comparison) -> None:
     levels = reference_lines(corpora.levels_here(next((r.config.corpus for found in runs.values() for r in found), "")))
     figure = views.band_figure({a: (b.x, b.mean, b.low, b.high) for a, b in bands.items()}, _x_title(axis), references=levels)
     st.plotly_chart(figure, key="bands", config=QUIET)
+    as_table(tables.bands_table(bands, _x_title(axis)))
     where = setting_words(comparison.at or {}) or _("the best settings of each")
     st.caption(_("Mean and range over seeds, at {settings}.").format(settings=where))
     if axis not in ("seconds", "flops"):
@@ -77,6 +80,7 @@ def behind(comparison: Comparison) -> None:
             st.plotly_chart(views.contour_figure(found, arm, upwards), key="contour.chart", config=QUIET)
     with parallel:
         st.plotly_chart(views.parallel_figure(found, arms), key="parallel.chart", config=QUIET)
+    as_table(pd.DataFrame(stability.table(found)))
 
 
 def table(comparison: Comparison) -> None:

@@ -13,6 +13,7 @@ from nqlab.analysis.microscope_figures import layer_figure
 from nqlab.presets import arm_of
 from nqlab.ui import attention_part, share, sources
 from nqlab.ui.checkpoints import Place, Runs, model_at, place_of
+from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 COLUMNS = 3  # charts in a row; a narrow screen puts them below each other
@@ -74,9 +75,8 @@ def _layers(shown: Runs, looks: Mapping[str, Look]) -> None:
             column.markdown(f"**{title}**")
             column.plotly_chart(layer_figure(measure, looks, arms), key=f"layers.{measure}", config=QUIET)
             column.caption(caption)
-    with st.expander(_("The same as a table")):
-        rows, none = pd.DataFrame(microscope.layer_rows(looks)).astype(object), _("no f")
-        st.dataframe(rows.map(lambda v: none if pd.isna(v) else f"{v:.4f}" if isinstance(v, float) else str(v)), hide_index=True)
+    rows, none = pd.DataFrame(microscope.layer_rows(looks)).astype(object), _("no f")
+    as_table(rows.map(lambda v: none if pd.isna(v) else f"{v:.4f}" if isinstance(v, float) else str(v)))
 
 
 def _worth(shown: Runs) -> None:

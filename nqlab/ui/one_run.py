@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from nqlab.analysis.receipt import receipt, receipt_rows
-from nqlab.analysis.run_document import curves_figure, document, settings_rows
+from nqlab.analysis.run_document import curves_figure, curves_table, document, settings_rows
 from nqlab.analysis.standing import state_word
 from nqlab.runs import exporting
 from nqlab.runs.store import Run
@@ -27,6 +27,7 @@ def details(run: Run) -> None:
         _label(run)
         _links(run)
         st.plotly_chart(curves_figure([run], shared.curves().get), key=f"curve.{run.id}", config={"displayModeBar": False})
+        shared.as_table(curves_table([run], shared.curves().get))
         _exports(run)
         repeat.panel(run)
         with st.expander(_("Configuration")):

@@ -10,7 +10,7 @@ import streamlit as st
 
 from nqlab.analysis import elsewhere, runs_table
 from nqlab.analysis.figures import title_of
-from nqlab.analysis.run_document import curves_figure
+from nqlab.analysis.run_document import curves_figure, curves_table
 from nqlab.analysis.runs_table import Row
 from nqlab.analysis.standing import state_word
 from nqlab.config import difference_line
@@ -126,3 +126,4 @@ def _several(runs: Sequence[Run]) -> None:
         st.markdown(_("**{a}** → **{b}**: {difference}").format(**pair))
     if whole:
         st.plotly_chart(curves_figure(whole, shared.curves().get), key="runs.curves", config={"displayModeBar": False})
+        shared.as_table(curves_table(whole, shared.curves().get))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from nqlab import settings
@@ -82,6 +83,12 @@ def race_in_view() -> Race | None:
 def look_at(race: Race) -> None:
     """Make this the race in view, and in the address."""
     st.query_params["race"] = race.id
+
+
+def as_table(table: pd.DataFrame) -> None:
+    """The numbers of the chart above, folded away, for those who can't see it."""
+    with st.expander(_("The same as a table")):
+        st.dataframe(table, hide_index=True)
 
 
 def attempt(action: Callable[[], object]) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from nqlab.analysis import elsewhere
+from nqlab.analysis import elsewhere, tables
 from nqlab.analysis.stability import Cell, axis_title, cells, panel_figure, seeds_figure, table
 from nqlab.ui import share, sources
+from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 PANELS = 3  # in a row; a narrow screen puts them below each other
@@ -43,8 +44,7 @@ def page() -> None:
         for column, arm in zip(st.columns(PANELS), arms[first : first + PANELS]):
             with column:
                 _panel(found, arm, y)
-    with st.expander(_("The same as a table")):
-        st.dataframe(pd.DataFrame(table(found)), hide_index=True)
+    as_table(pd.DataFrame(table(found)))
     _one(found)
     name = filled.study.name
     share.elsewhere({"study": name}, elsewhere.stability_command(name), elsewhere.stability_cell(name, y))
@@ -98,4 +98,5 @@ def _one(found: Sequence[Cell]) -> None:
     text = _("**{title}**: {how}; mean final loss **{loss:.4f}** nats per character")
     st.markdown(text.format(title=cell.title, how=cell.words, loss=cell.mean))
     st.plotly_chart(seeds_figure(cell), key="seeds", config=QUIET)
+    as_table(tables.curves_table(cell.curves(), _("optimiser step")))
     st.dataframe(pd.DataFrame(cell.rows()), hide_index=True)
