@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import gettext
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -20,11 +22,26 @@ from babel.messages.pofile import read_po
 LOCALE = Path(__file__).parent / "locale"
 LANGUAGES = {"en": "English", "zh_TW": "繁體中文"}
 _chosen: list[Callable[[], str]] = [lambda: "en"]
+_fixed: ContextVar[str | None] = ContextVar("language", default=None)
 
 
 def speak_through(language: Callable[[], str]) -> None:
     """From now on ``language()`` says which of :data:`LANGUAGES` a text is wanted in."""
     _chosen[0] = language
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Within it, texts are in this language, whoever asks: for what is made later, where nobody can be asked (a download)."""
+    token = _fixed.set(language)
+    try:
+        yield
+    finally:
+        _fixed.reset(token)
+
+
+def _language() -> str:
+    return _fixed.get() or _chosen[0]()
 
 
 def catalogue(language: str) -> Catalog:
@@ -47,9 +64,9 @@ def _translations(language: str) -> gettext.NullTranslations:
 
 def _(message: str) -> str:
     """The message in the language of whoever reads it; an unknown one stays English."""
-    return _translations(_chosen[0]()).gettext(message) if message else ""
+    return _translations(_language()).gettext(message) if message else ""
 
 
 def several(one: str, many: str, n: int) -> str:
     """The form that fits ``n`` things, in the reader's language."""
-    return _translations(_chosen[0]()).ngettext(one, many, n)
+    return _translations(_language()).ngettext(one, many, n)

@@ -12,6 +12,7 @@ from nqlab.analysis import report, tables
 from nqlab.analysis.curves import Curve, curve_of
 from nqlab.analysis.figures import Line, loss_figure, reference_lines, title_of
 from nqlab.analysis.receipt import receipt, receipt_rows
+from nqlab.analysis.standing import state_word
 from nqlab.config import shown
 from nqlab.presets import arm_of
 from nqlab.runs.log import EventReader
@@ -46,9 +47,11 @@ def settings_rows(run: Run) -> list[dict[str, str]]:
 def document(run: Run) -> str:
     """The run as one HTML page with everything in it."""
     summary, label = run.summary(), run.label
-    sentences = [f"{title_of(summary['arm'])}, {summary['status']} at step {summary['step']:,} of {summary['steps']:,}."]
+    where = {"step": f"{summary['step']:,}", "steps": f"{summary['steps']:,}"}
+    text = _("{arm}, {state}, at step {step} of {steps}.")
+    sentences = [text.format(arm=title_of(summary["arm"]), state=state_word(summary["status"]), **where)]
     if summary["val_loss"] is not None:
-        sentences.append(f"Validation loss: {summary['val_loss']:.4f} nats per character.")
-    sentences += [f"Tags: {', '.join(label['tags'])}."] if label["tags"] else []
+        sentences.append(_("Validation loss: {loss:.4f} nats per character.").format(loss=summary["val_loss"]))
+    sentences += [_("Tags: {tags}.").format(tags=", ".join(label["tags"]))] if label["tags"] else []
     sentences += [label["note"]] if label["note"] else []
     return report.document(run.name, sentences, [curves_figure([run])], pd.DataFrame([*receipt_rows(receipt(run)), *settings_rows(run)]))

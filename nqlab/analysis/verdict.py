@@ -22,7 +22,7 @@ from nqlab.analysis.figures import title_of
 from nqlab.analysis.results import Result
 from nqlab.config import RunConfig, difference_line, setting_words
 from nqlab.model.budget import surplus
-from nqlab.words import _
+from nqlab.words import _, several
 
 Row = dict[str, Any]
 Fields = tuple[tuple[str, Any], ...]
@@ -310,8 +310,8 @@ class _Group:
             "noise_floor": floor, "inside_noise": floor is not None and abs(found.mean) < floor,
             "survived": [_learnt(mine), len(mine), _learnt(theirs), len(theirs)],
             "losses": [fmean(map(loss, mine)), fmean(map(loss, theirs))],
-            "reason": f"{self.waiting[arm] + self.waiting[self.baseline]} runs are not finished and left out"
-            if self.waiting[arm] + self.waiting[self.baseline]
+            "reason": several("{n} run is not finished and left out", "{n} runs are not finished and left out", left).format(n=left)
+            if (left := self.waiting[arm] + self.waiting[self.baseline])
             else None,
         }  # fmt: skip
         return row | self._cost(arm, mine[0], theirs[0])

@@ -12,6 +12,7 @@ from nqlab.analysis.comparison import Comparison
 from nqlab.analysis.figures import reference_lines, title_of
 from nqlab.analysis.stability import AXES, axis_title
 from nqlab.config import setting_words
+from nqlab.ui import visit
 from nqlab.ui.shared import as_table
 from nqlab.words import _
 
@@ -93,10 +94,10 @@ def table(comparison: Comparison) -> None:
         st.download_button("CSV", report.csv(rows), f"{name}.csv", "text/csv", on_click="ignore", help=_("The table, all digits."))
         st.download_button("JSON", report.json_text(rows), f"{name}.json", "application/json", on_click="ignore",
                            help=_("The rows as the command line prints them with --json."))  # fmt: skip
-        st.download_button("HTML", comparison.document, f"{name}.html", "text/html", on_click="ignore",
+        st.download_button("HTML", visit.in_language(comparison.document), f"{name}.html", "text/html", on_click="ignore",
                            help=_("One page with sentences, charts and table; it opens without a network."))  # fmt: skip
         if report.drawing_browser() is None:
             st.caption(_("A picture (PNG) needs Chromium or Chrome on the machine that serves this page."))
         else:
-            st.download_button("PNG", comparison.picture, f"{name}.png", "image/png", on_click="ignore",
+            st.download_button("PNG", visit.in_language(comparison.picture), f"{name}.png", "image/png", on_click="ignore",
                                help=_("The differences with their intervals, as a picture."))  # fmt: skip

@@ -12,7 +12,7 @@ from nqlab.analysis.run_document import curves_figure, curves_table, document, s
 from nqlab.analysis.standing import state_word
 from nqlab.runs import exporting
 from nqlab.runs.store import Run
-from nqlab.ui import repeat, run_actions, shared
+from nqlab.ui import repeat, run_actions, shared, visit
 from nqlab.words import _
 
 
@@ -75,7 +75,13 @@ def _exports(run: Run) -> None:
         (_("Everything (zip)"), partial(exporting.archive, run), "zip", "application/zip", _("The whole folder; import takes it back.")),
         (_("Curve (CSV)"), partial(exporting.curve_csv, run), "csv", "text/csv", _("Losses at every logged step and evaluation.")),
         (_("Record (JSON)"), partial(exporting.record_json, run), "json", "application/json", _("Everything but the weights.")),
-        (_("Page (HTML)"), partial(document, run), "html", "text/html", _("Curve, configuration and receipt; opens without a network.")),
+        (
+            _("Page (HTML)"),
+            visit.in_language(partial(document, run)),
+            "html",
+            "text/html",
+            _("Curve, configuration and receipt; opens without a network."),
+        ),
         (_("Configuration"), run.config.to_json, "config.json", "application/json", _("All settings, as a run folder has them.")),
     ]
     with st.container(horizontal=True):

@@ -7,6 +7,8 @@ session, because walking from page to page empties the address.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from typing import TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -14,6 +16,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from nqlab import limits, words
 from nqlab.words import _
 
+Made = TypeVar("Made")
 KEPT = ("lang", "view", "teacher", "hide", "lock", "predict")
 VIEWS = ("follow", "projector")
 LARGE = "<style>html {font-size: 22px} [data-testid='stMainBlockContainer'] {padding-top: 2rem}</style>"
@@ -51,6 +54,17 @@ def language() -> str:
     if get_script_run_ctx(suppress_warning=True) is None:
         return "en"
     return wanted if (wanted := _kept("lang")) in words.LANGUAGES else "en"
+
+
+def in_language(make: Callable[[], Made]) -> Callable[[], Made]:
+    """``make``, in the language of this viewer even where it is called later, as a download is."""
+    wanted = language()
+
+    def made() -> Made:
+        with words.speaking(wanted):
+            return make()
+
+    return made
 
 
 def language_choice() -> None:
