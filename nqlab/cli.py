@@ -404,6 +404,30 @@ def _fixed(base: RunConfig, at: Sequence[str]) -> dict[str, Any] | None:
     return {key: changed[key] for key in keys}
 
 
+@app.command("ladder")
+@checked
+def ladder_command(
+    target: Annotated[str, typer.Argument(help="The name of a study of several sizes, here or shipped, a study file, or packed results.")],
+    arm: Annotated[str | None, typer.Option(help="The arm to compare with the baseline (default: the study's first).")] = None,
+    runs_dir: RunsDir = None,
+    json_: JsonFlag = False,
+) -> None:
+    """How the difference changes with size: nats per doubling of parameters and of compute, with the fits' intervals."""
+    from nqlab.analysis import studies
+    from nqlab.analysis.ladder import fit_rows, ladder_rows, ladders, slope_sentence
+
+    found = [ladder for filled in studies.find(target, _folder(runs_dir)) for ladder in ladders(filled, arm)]
+    if not found:
+        raise ValueError(f"{target!r} has no size at which two arms make a pair; a ladder needs a grid over model.n_embd or model.n_layer")
+    if json_:
+        print_json({"rungs": ladder_rows(found), "fits": fit_rows(found)})
+        return
+    print_table(ladder_rows(found), ["budget", "size", "baseline_parameters", "mean", "low", "high", "n", "verdict"])
+    for ladder in found:
+        for against in ("parameters", "flops"):
+            out.print(f"{ladder.budget}: {slope_sentence(ladder, against)}", markup=False, highlight=False, soft_wrap=True)
+
+
 @app.command("stability")
 @checked
 def stability_command(

@@ -16,16 +16,22 @@ from nqlab.runs.log import EventReader, Record
 
 MAX_POINTS = 1000  # a curve; as many as a wide chart has pixels
 Array = NDArray[np.float64]
+Load = list[list[float]]
 
 
 @dataclass
 class Curve:
-    """The training curve (one entry a logged step) and the validation curve (one an evaluation) of a run."""
+    """The training curve (one entry a logged step) and the validation curve (one an evaluation) of a run.
+
+    ``loads`` has, for models with a mixture of experts alone, each expert's share of the characters of a logged step's
+    batch, layer by layer.
+    """
 
     train: dict[str, list[float]] = field(default_factory=lambda: {k: [] for k in ("step", "tokens", "elapsed_s", "loss", "grad_norm")})
     val: dict[str, list[float]] = field(default_factory=lambda: {k: [] for k in ("step", "tokens", "elapsed_s", "val_loss")})
     sample: tuple[int, str] | None = None
     samples: list[tuple[int, str]] = field(default_factory=list)
+    loads: list[tuple[int, Load]] = field(default_factory=list)
     end: Record | None = None
 
     @property
@@ -51,8 +57,16 @@ class Curve:
             return {name: values[:kept] for name, values in part.items()}
 
         samples = [sample for sample in self.samples if sample[0] <= step]
+        loads = [load for load in self.loads if load[0] < step]
         end = self.end if step >= self.step else None
-        return Curve(cut(self.train, 1), cut(self.val, 0), samples[-1] if samples else None, samples, end)
+        return Curve(cut(self.train, 1), cut(self.val, 0), samples[-1] if samples else None, samples, loads, end)
+
+    def load(self, last: int = 20) -> Load:
+        """Each expert's share over the ``last`` logged steps, layer by layer; empty for a model without experts."""
+        if not self.loads:
+            return []
+        found: Load = np.mean([load for _step, load in self.loads[-last:]], axis=0).tolist()
+        return found
 
     def tokens_per_second(self) -> float | None:
         """Over the last 50 logged steps; None before the second."""
@@ -68,6 +82,8 @@ class Curve:
         if part is not None:
             for name, values in part.items():
                 values.append(record[name])
+            if "expert_load" in record:
+                self.loads.append((record["step"], record["expert_load"]))
         elif kind == "sample":
             self.samples.append((record["step"], record["text"]))
             self.sample = self.samples[-1]

@@ -21,12 +21,13 @@ from nqlab.words import _
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """``study`` names the study file that asks it; the texts are in the reader's language."""
+    """``study`` names the study file that asks it; the texts are in the reader's language. ``ladder``: it runs over sizes."""
 
     study: str
     title: str
     about: str
     remains: str
+    ladder: bool = False
 
 
 def open_questions() -> list[OpenQuestion]:
@@ -36,6 +37,18 @@ def open_questions() -> list[OpenQuestion]:
             "small-rates", _("Other scales"),
             _("The preset small: twice the depth, twice the width, twice the steps, five learning rates for each arm."),
             _("Two sizes are no law. The models of the paper are a hundred times larger."),
+        ),
+        OpenQuestion(
+            "query-width", _("A ladder of widths"),
+            _("C of 32, 64, 128 and 192 at two layers and two heads, a thousand steps each, the learning rate tuned anew for each width."),
+            _("Every size sees the same million characters, so the larger ones are far from trained out."),
+            ladder=True,
+        ),
+        OpenQuestion(
+            "query-depth", _("A ladder of depths"),
+            _("One, two, four and eight layers at C = 64, a thousand steps each, the learning rate tuned anew for each depth."),
+            _("Depth and width together, and longer training."),
+            ladder=True,
         ),
         OpenQuestion(
             "query-qknorm", _("Structure or capacity: QK-norm"),

@@ -33,9 +33,12 @@ def _flat(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def shown(rows: Sequence[Row]) -> pd.DataFrame:
-    """The table as people read it: :func:`frame` with its columns, verdicts and budgets in the reader's language; arms by their names."""
+    """The table as people read it: :func:`frame` with its columns, verdicts and budgets in the reader's language; arms by their names.
+
+    The pairs one by one are left to the files.
+    """
     words = [row | {"budget": budget_words(row["budget"]), "verdict": verdict_word(row["verdict"])} for row in rows]
-    table, names = frame(words), _columns()
+    table, names = frame(words).drop(columns=["seeds", "differences"], errors="ignore"), _columns()
     return table.rename(columns={name: names.get(name, name) for name in table.columns})
 
 

@@ -102,6 +102,15 @@ def _row(label: str, run: Run, status: Status, curve: Curve) -> dict[str, str]:
     }
 
 
+def loads(now: Standing) -> list[dict[str, object]]:
+    """A line a run and layer with a mixture of experts: the share of characters that each expert sees, 0 to 1."""
+    return [
+        {_("variant"): label, _("layer"): str(layer + 1), **{_("expert {n}").format(n=k + 1): share for k, share in enumerate(shares)}}
+        for label, (_run, _status, curve) in zip(now.labels, now.entries)
+        for layer, shares in enumerate(curve.load())
+    ]
+
+
 def _number(value: float | None, spec: str, unit: str = "") -> str:
     return "–" if value is None else format(value, spec) + unit
 

@@ -60,8 +60,9 @@ def verdicts(
     A row has ``size``, ``arm``, ``baseline``, ``budget``, ``settings``, ``baseline_settings``, ``tried`` (settings of
     arm and baseline), ``mean``, ``low``, ``high``, ``n``, ``verdict``, ``p``, ``detectable``, ``more_seeds``,
     ``corrected_for``, ``noise_floor``, ``inside_noise``, ``survived`` (arm, of, baseline, of), ``parameters``,
-    ``parameters_percent``, ``flops_percent``, ``seconds_ratio``, ``losses`` (arm, baseline) and ``reason``. Losses
-    and differences are in nats per character. No number is NaN: what does not exist is None.
+    ``parameters_percent``, ``flops_percent``, ``seconds_ratio``, ``losses`` (arm, baseline), ``seeds`` and
+    ``differences`` (of each pair) and ``reason``. Losses and differences are in nats per character. No number is NaN: what
+    does not exist is None.
     """
     everything = list(results)
     groups = sizes(everything, tuned)
@@ -301,7 +302,8 @@ class _Group:
         self, arm: str, budget: str, setting: Fields, base_setting: Fields, tried: tuple[int, int],
         mine: Sequence[Result], theirs: Sequence[Result], loss: Callable[[Result], float], family: int,
     ) -> Row:  # fmt: skip
-        found = difference([loss(a) - loss(b) for a, b in zip(mine, theirs)], family)
+        gaps = [loss(a) - loss(b) for a, b in zip(mine, theirs)]
+        found = difference(gaps, family)
         floor = noise_floor([loss(b) for b in theirs])
         row = self._head(arm, budget) | {
             "mean": found.mean, "low": found.low, "high": found.high, "n": found.n, "verdict": found.verdict, "p": found.p,
@@ -310,6 +312,7 @@ class _Group:
             "noise_floor": floor, "inside_noise": floor is not None and abs(found.mean) < floor,
             "survived": [_learnt(mine), len(mine), _learnt(theirs), len(theirs)],
             "losses": [fmean(map(loss, mine)), fmean(map(loss, theirs))],
+            "seeds": [r.config.seed for r in mine], "differences": gaps,
             "reason": several("{n} run is not finished and left out", "{n} runs are not finished and left out", left).format(n=left)
             if (left := self.waiting[arm] + self.waiting[self.baseline])
             else None,
@@ -340,7 +343,8 @@ class _Group:
 
 def refused(size: str, arm: str, baseline: str, reason: str) -> Row:
     """A row that ranks nothing and says why."""
-    empty = ("mean", "low", "high", "p", "detectable", "more_seeds", "noise_floor", "inside_noise", "losses", "survived", "tried")
+    empty = ["mean", "low", "high", "p", "detectable", "more_seeds", "noise_floor", "inside_noise", "losses", "survived", "tried"]
+    empty += ["seeds", "differences"]
     row: Row = {"size": size, "arm": arm, "baseline": baseline, "budget": "none", "settings": {}, "baseline_settings": {}}
     row |= dict.fromkeys(empty) | {"n": 0, "corrected_for": 0, "verdict": "refused", "reason": reason}
     return row | dict.fromkeys(("parameters", "parameters_percent", "flops_percent", "seconds_ratio"))

@@ -62,6 +62,7 @@ def panel(form: Form, ticking: bool, speed_known: bool) -> None:
     overlay = [Run(shared.runs_dir() / run_id) for run_id in st.session_state.get("overlay", [])]
     _chart(seen, form, [run for run in overlay if run.status() != "broken"])
     _table(seen)
+    _experts(seen)
     _samples(seen)
     predict.scores(now)
 
@@ -102,6 +103,16 @@ def _table(now: Standing) -> None:
             "and a sample of what each has learnt to write."
         )
     )
+
+
+def _experts(now: Standing) -> None:
+    """Who of a mixture's experts has how much to do; always one element."""
+    with st.container():
+        if not (found := pd.DataFrame(standing.loads(now))).empty:
+            st.caption(_("Experts' load: the share of the characters that each expert sees, mean of the last 20 logged steps. Even is "
+                         "best; an expert near zero has died."))  # fmt: skip
+            bars = {name: st.column_config.ProgressColumn(name, format="percent", min_value=0, max_value=1) for name in found.columns[2:]}
+            st.dataframe(found, hide_index=True, column_config=bars, key="experts")
 
 
 def _samples(now: Standing) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import streamlit as st
 
 from nqlab.analysis import elsewhere, studies
+from nqlab.analysis.ladder import LEAST, Against, ladder_figure, ladders, slope_sentence
 from nqlab.analysis.open_questions import OpenQuestion, answer, figure_of, how_to, open_questions, rows_of
+from nqlab.analysis.sentences import budget_words
 from nqlab.analysis.studies import Filled
 from nqlab.analysis.verdict import Row
 from nqlab.ui import share, shared, visit
 from nqlab.words import _, several
 
 QUIET = {"displayModeBar": False}
+AGAINST: tuple[Against, ...] = ("parameters", "flops")
 
 
 def page() -> None:
@@ -52,9 +55,28 @@ def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     if not rows:
         st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
     else:
-        st.plotly_chart(figure_of(rows), key=f"open.{question.study}", config=QUIET)
+        if question.ladder:
+            _ladder(known[question.study])
+        else:
+            st.plotly_chart(figure_of(rows), key=f"open.{question.study}", config=QUIET)
         st.markdown("\n".join(f"- {answer(row)}" for row in rows))
         runs = len(known[question.study].results)
         text = several("{n} run. [Everything about it]({link})", "{n} runs. [Everything about it]({link})", runs)
         st.caption(text.format(n=runs, link=f"compare?study={question.study}"))
     st.caption(_("Still open: {what}").format(what=question.remains))
+
+
+def _ladder(filled: Filled) -> None:
+    """The difference against size at both budgets, beside each other, with the line through it."""
+    against = st.segmented_control(
+        _("Size as"), AGAINST, default="parameters", key=f"open.{filled.study.name}.against", required=True,
+        format_func=lambda name: _("parameters") if name == "parameters" else _("training FLOPs"),
+        help=_("A line through each seed's differences against log₂ of the size; drawn are their mean and its 95 % interval at each size. "
+               "Points have intervals of their own."),
+    )  # fmt: skip
+    found = ladders(filled)
+    for column, ladder in zip(st.columns(2), found):
+        column.markdown(f"**{budget_words(ladder.budget)}**")
+        column.plotly_chart(ladder_figure(ladder, against), key=f"open.{filled.study.name}.{ladder.budget}", config=QUIET)
+        if len(ladder.rungs) >= LEAST:
+            column.caption(slope_sentence(ladder, against))

@@ -142,3 +142,11 @@ def test_plotly_reads_a_message():
     figure = go.Figure(json.loads(as_message(spec)))
     assert len(figure.data) == len(spec["data"])
     assert [trace.uid for trace in figure.data] == [trace["uid"] for trace in spec["data"]]
+
+
+def test_experts_shares_are_the_mean_of_the_newest_and_cut_with_the_curve():
+    curve = curve_of([step(k) | {"expert_load": [load]} for k, load in enumerate([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]])])
+    assert curve.load() == [[pytest.approx(7 / 12), pytest.approx(5 / 12)]]
+    assert curve.load(last=1) == [[0.25, 0.75]]
+    assert curve.until(2).load(last=1) == [[0.5, 0.5]]
+    assert curve_of([step(0)]).load() == []

@@ -81,7 +81,7 @@ def test_runs_that_have_not_annealed_are_left_out_and_counted_or_refused() -> No
     assert "annealed" in row["reason"]
     row = only(verdicts([*pairs([-0.1, -0.1]), result("nonlinear", 2, outcome="unfinished"), result("linear", 2)]))
     assert row["n"] == 2
-    assert "1 runs are not finished" in row["reason"]
+    assert "1 run is not finished" in row["reason"]
 
 
 def test_unequal_parameters_are_refused_unless_declared_or_the_arms_point() -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nqlab.runs.launch import create
+from nqlab.runs.worker import Worker
+from tests.small import small
 from tests.ui.conftest import page_of
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +89,6 @@ def test_switches_reach_the_runs_that_are_started(page, monkeypatch):
 def test_a_race_that_could_not_be_compiled_says_so_once(own_runs):
     from nqlab.config import replace
     from nqlab.presets import tiny
-    from nqlab.runs.launch import create
 
     race, runs = create(own_runs, [replace(tiny(), {"corpus": "python-docs", "query": q}) for q in ("linear", "identity")])
     for run in runs:
@@ -96,6 +98,21 @@ def test_a_race_that_could_not_be_compiled_says_so_once(own_runs):
     page.query_params["race"] = race.id
     page.run()
     assert [i.value for i in page.info if "ompilation" in i.value] == ["Training goes on without compilation: no compiler."]
+
+
+def test_experts_load_stands_below_the_table_of_a_race_with_experts(own_runs):
+    configs = [small(corpus="python-docs", steps=5, feedforward=kind) for kind in ("moe", "dense")]
+    race, runs = create(own_runs, configs)
+    Worker(race, runs).work()
+    page = page_of(draw)
+    page.query_params["race"] = race.id
+    page.run()
+    assert not page.exception
+    (table,) = (frame.value for frame in page.dataframe if "layer" in frame.value.columns)
+    experts = [name for name in table.columns if name.startswith("expert ")]
+    assert len(experts) == configs[0].resolved().model.n_experts
+    assert len(table) == configs[0].model.n_layer  # the dense run has none
+    assert table[experts].sum(axis=1).tolist() == pytest.approx([1.0] * len(table), abs=1e-3)
 
 
 def test_no_variant_and_an_unknown_prompt_character_say_so(page):
@@ -135,7 +152,6 @@ def test_started_with_python_it_says_how_to_start_it():
 def test_renaming_deleting_or_restoring_a_run_that_is_gone_says_so(page, own_runs):
     from nqlab.config import replace
     from nqlab.presets import tiny
-    from nqlab.runs.launch import create
     from nqlab.runs.store import delete
     from nqlab.ui import run_actions
 
