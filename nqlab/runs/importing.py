@@ -93,7 +93,8 @@ def _unpack(data: bytes, draft: Path) -> str:
 
 def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
     try:
-        target.write_bytes(archive.read(entry))  # at most entry.file_size bytes, whatever is packed
+        with archive.open(entry) as source, target.open("wb") as out:
+            shutil.copyfileobj(source, out, MB)  # at most entry.file_size bytes, whatever is packed, and never all in memory
     except UNPACKING as error:
         refuse(f"{target.name} cannot be unpacked ({error})")
 
