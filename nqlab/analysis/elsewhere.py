@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from nqlab.analysis.comparison import Comparison
+from nqlab.analysis.open_questions import open_questions
 from nqlab.analysis.redundancy.architecture import Architecture
 from nqlab.runs.study import Study
 
@@ -153,8 +154,8 @@ def microscope_cell(runs: Mapping[str, str]) -> str:
 
 
 def open_command() -> str:
-    """The command that gives the verdict of every shipped study."""
-    return _line("compare", "data/reference")
+    """The commands that give the verdict of every shipped study, and the slopes of the ladders."""
+    return "\n".join([_line("compare", "data/reference"), *(_line("ladder", q.study) for q in open_questions() if q.ladder)])
 
 
 def open_cell() -> str:
@@ -163,10 +164,14 @@ def open_cell() -> str:
         [
             "import pandas as pd",
             "from nqlab.analysis import studies",
+            "from nqlab.analysis.ladder import fit_rows, ladders",
             "from nqlab.analysis.open_questions import open_questions, rows_of",
             "",
             "known = {filled.study.name: filled for filled in studies.shipped()}",
-            "pd.DataFrame([{'question': q.title, **row} for q in open_questions() for row in rows_of(q, known)])",
+            "sizes = [q.study for q in open_questions() if q.ladder and q.study in known]",
+            "slopes = pd.DataFrame([{'study': name, **row} for name in sizes for row in fit_rows(ladders(known[name]))])",
+            "verdicts = pd.DataFrame([{'question': q.title, **row} for q in open_questions() for row in rows_of(q, known)])",
+            "display(slopes, verdicts)",
         ]
     )
 

@@ -88,6 +88,12 @@ def open_questions() -> list[OpenQuestion]:
             _("Longer contexts, for which RoPE was made."),
         ),
         OpenQuestion(
+            "rope-again", _("Rotary positions, on fresh seeds"),
+            _("The study before made a guess likely: with RoPE the nonlinear query is ahead at equal tuning. A guess is not tested on the "
+              "runs that suggested it, so these eight seeds were drawn, and the study written down, before any of them ran."),
+            _("Larger models and longer contexts."),
+        ),
+        OpenQuestion(
             "query-corpus", _("Other languages and modalities"),
             _("Python source, tunes in ABC notation, digits as sequences of grey levels, and a synthetic language of known entropy."),
             _("Human languages with large vocabularies: bring your own text."),
