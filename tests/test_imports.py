@@ -116,7 +116,8 @@ def opens_text(node: ast.Call) -> bool:
 
 def is_os_open(node: ast.Call) -> bool:
     """``os.open`` and the like give numbers, the members of an archive bytes, not text."""
-    return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id in ("os", "zipfile", "archive")
+    of = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return isinstance(of, ast.Name) and of.id in ("os", "zipfile", "archive")
 
 
 @pytest.mark.parametrize("path", [*FILES, APP], ids=lambda p: p.relative_to(PACKAGE.parent).as_posix())

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from nqlab.runs import sweep
 from nqlab.runs.study import Study, folder_of
@@ -151,3 +152,35 @@ def test_in_a_browser_a_study_is_defined_filled_stopped_and_gone_on_with(app, br
     page.get_by_text("· stopped ·").wait_for(timeout=150_000)
     assert "Traceback" not in app.said()
     page.close()
+
+
+@pytest.fixture
+def room(own_runs, tmp_path, monkeypatch):
+    """A server whose buttons need a key, and which lends no study of more than ten runs."""
+    path = tmp_path / "room.toml"
+    path.write_text('teacher = "chalk"\nruns_in_a_study = 10\n', encoding="utf-8")
+    monkeypatch.setenv("NQLAB_LIMITS", str(path))
+    return own_runs
+
+
+def test_without_the_teachers_key_a_study_can_be_looked_at_and_no_more(room, monkeypatch):
+    test = page_of(script)
+    assert test.button(key="sweep.start").disabled
+    with monkeypatch.context() as before:
+        before.delenv("NQLAB_LIMITS")
+        filled(room)
+    test.run()  # which sees it
+    test.selectbox(key="sweep.study").set_value("class").run()
+    assert "18 of 18 runs" in " ".join([said(test), *(p.text for p in test.get("progress"))])
+    assert all(test.button(key=f"sweep.{name}").disabled for name in ("stop", "resume", "delete"))
+
+
+def test_with_the_key_a_study_larger_than_the_room_lends_is_refused(room):
+    test = AppTest.from_function(script, default_timeout=60)
+    test.session_state["visit.teacher"] = "chalk"
+    test.run()
+    assert not test.button(key="sweep.start").disabled
+    test.button(key="sweep.start").click().run()
+    assert not test.exception
+    assert "this study has 18 runs and this server fills studies of at most 10" in said(test)
+    assert not list(room.glob(".studies/*"))
