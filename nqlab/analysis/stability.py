@@ -7,7 +7,7 @@ that fails seldom becomes infinite: it stays near the unigram entropy, predictin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -180,8 +180,8 @@ def panel_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> go
     return figure
 
 
-def seeds_figure(cell: Cell, height: int = 320) -> go.Figure:
-    """The validation curves of a setting's runs, with the unigram entropy, where failed runs stay."""
+def seeds_figure(cell: Cell, references: Mapping[str, float] | None = None, height: int = 320) -> go.Figure:
+    """The validation curves of a setting's runs, with level lines: ``references``, or the unigram entropy, where failed runs stay."""
     figure = go.Figure()
     for i, r in enumerate(cell.results):
         figure.add_trace(
@@ -200,7 +200,9 @@ def seeds_figure(cell: Cell, height: int = 320) -> go.Figure:
                     textposition="top center", marker=mark, showlegend=False,
                 )
             )  # fmt: skip
-    figure.add_hline(y=cell.results[0].unigram, line={"dash": "dot", "color": GREY}, annotation_text=_("unigram entropy"))
+    for name, level in (references or {_("unigram entropy"): cell.results[0].unigram}).items():
+        words = {"text": f"{name} {level:.2f}", "font": {"size": 11, "color": GREY}}
+        figure.add_hline(y=level, line={"dash": "dot", "color": GREY, "width": 1}, annotation=words)
     figure.update_layout(height=height, margin={"l": 60, "r": 10, "t": 10, "b": 40}, xaxis_title=_("optimiser step"))
     figure.update_yaxes(title_text=_("validation loss (nats per character)"))
     return figure

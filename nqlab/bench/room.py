@@ -33,7 +33,7 @@ ARMS = ("linear", "nonlinear", "identity")
 SETTLE_S = 2.0
 
 
-def room_rows(count: int = 30, rounds: int = 5, seconds: float = 8.0) -> list[Row]:
+def room_rows(count: int = 30, rounds: int = 9, seconds: float = 8.0) -> list[Row]:
     """The share of its steps a second that the trainer keeps, and whether every page came along.
 
     Args:

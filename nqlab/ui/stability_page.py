@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from nqlab import corpus as corpora
 from nqlab.analysis import elsewhere, tables
+from nqlab.analysis.figures import reference_lines
 from nqlab.analysis.stability import Cell, axis_title, cells, panel_figure, seeds_figure, table
 from nqlab.ui import share, sources
 from nqlab.ui.shared import as_table
@@ -97,6 +99,7 @@ def _one(found: Sequence[Cell]) -> None:
     cell = named[chosen]
     text = _("**{title}**: {how}; mean final loss **{loss:.4f}** nats per character")
     st.markdown(text.format(title=cell.title, how=cell.words, loss=cell.mean))
-    st.plotly_chart(seeds_figure(cell), key="seeds", config=QUIET)
+    levels = reference_lines(corpora.levels_here(cell.results[0].config.corpus))
+    st.plotly_chart(seeds_figure(cell, levels), key="seeds", config=QUIET)
     as_table(tables.curves_table(cell.curves(), _("optimiser step")))
     st.dataframe(pd.DataFrame(cell.rows()), hide_index=True)
