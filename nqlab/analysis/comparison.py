@@ -94,7 +94,8 @@ class Comparison:
         for result in self.results:
             for key, value in fields_of(result).items():
                 values.setdefault(key, {})[f"{value:g}" if isinstance(value, float) else "–" if value is None else str(value)] = None
-        return "; ".join(f"{key.split('.')[-1]} {', '.join(seen)}" for key, seen in values.items() if len(seen) > 1) or _("nothing")
+        varied = {key.split(".")[-1].replace("_", " "): ", ".join(seen) for key, seen in values.items() if len(seen) > 1}
+        return "; ".join(f"{key} {seen}" for key, seen in varied.items()) or _("nothing")
 
     def sentences(self) -> list[str]:
         """Every verdict in words."""

@@ -33,7 +33,7 @@ def layer_figure(measure: str, looks: Mapping[str, Look], arms: Mapping[str, str
     )  # fmt: skip
     levels = sorted({one.uniform for one in looks.values()}) if measure == "entropy" else []
     if levels:  # the numbers go into the bars, away from the line
-        inside = {"color": "white", "shadow": "0 0 4px black, 0 0 2px black"}
+        inside = {"color": "white", "shadow": "0 0 5px black, 0 0 4px black, 0 0 3px black, 0 0 2px black"}
         figure.update_traces(textposition="inside", insidetextanchor="middle", insidetextfont=inside)
     for level in levels:
         figure.add_hline(

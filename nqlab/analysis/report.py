@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from nqlab.analysis.figures import title_of
 from nqlab.analysis.sentences import budget_words, verdict_word
 from nqlab.analysis.verdict import Row
 from nqlab.words import _
@@ -33,25 +34,40 @@ def _flat(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def shown(rows: Sequence[Row]) -> pd.DataFrame:
-    """The table as people read it: :func:`frame` with its columns, verdicts and budgets in the reader's language; arms by their names.
+    """The table as people read it: :func:`frame` in the reader's language, variants by their names.
 
     The pairs one by one are left to the files.
     """
-    words = [row | {"budget": budget_words(row["budget"]), "verdict": verdict_word(row["verdict"])} for row in rows]
-    table, names = frame(words).drop(columns=["seeds", "differences"], errors="ignore"), _columns()
-    return table.rename(columns={name: names.get(name, name) for name in table.columns})
+    words = [
+        row
+        | {
+            "arm": title_of(row["arm"]),
+            "baseline": title_of(row["baseline"]),
+            "budget": budget_words(row["budget"]),
+            "verdict": verdict_word(row["verdict"]),
+        }
+        for row in rows
+    ]
+    table = frame(words).drop(columns=["seeds", "differences"], errors="ignore")
+    return table.rename(columns={name: _heading(name) for name in table.columns})
 
 
-def _columns() -> dict[str, str]:
-    """What people read above the columns of verdicts; what is left out is the name of a setting."""
+def _heading(name: str) -> str:
+    """What people read above a column."""
+    owner, _dot, field = name.partition(".")
+    field = field.rpartition(".")[2].replace("_", " ")
+    if owner == "settings":
+        return field
+    if owner == "baseline_settings":
+        return _("baseline's {field}").format(field=field)
     return {
-        "size": _("size"), "arm": _("arm"), "baseline": _("baseline"), "budget": _("budget"), "mean": _("mean"), "low": _("low"),
-        "high": _("high"), "n": _("n"), "verdict": _("verdict"), "p": _("p"), "detectable": _("detectable"),
-        "more_seeds": _("more_seeds"), "corrected_for": _("corrected_for"), "tried": _("tried"), "noise_floor": _("noise_floor"),
-        "inside_noise": _("inside_noise"), "survived": _("survived"), "parameters": _("parameters"),
-        "parameters_percent": _("parameters_percent"), "flops_percent": _("flops_percent"), "seconds_ratio": _("seconds_ratio"),
-        "losses": _("losses"), "reason": _("reason"),
-    }  # fmt: skip
+        "size": _("size"), "arm": _("variant"), "baseline": _("baseline"), "budget": _("budget"), "mean": _("difference"),
+        "low": _("low"), "high": _("high"), "n": _("pairs"), "verdict": _("verdict"), "p": _("p"),
+        "detectable": _("detectable gap"), "more_seeds": _("further seeds"), "corrected_for": _("comparisons"),
+        "tried": _("settings tried"), "noise_floor": _("noise floor"), "inside_noise": _("inside the noise"),
+        "survived": _("learnt"), "parameters": _("further parameters"), "parameters_percent": _("parameters, %"),
+        "flops_percent": _("FLOPs, %"), "seconds_ratio": _("time, ratio"), "losses": _("losses"), "reason": _("reason"),
+    }.get(name, name)  # fmt: skip
 
 
 def csv(rows: Sequence[Row]) -> str:

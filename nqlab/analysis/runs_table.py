@@ -161,7 +161,7 @@ def columns() -> dict[str, str]:
         "step": _("step"),
         "val_loss": _("val. loss"),
         "corpus": _("text"),
-        "created": _("started"),
+        "created": _("started (UTC)"),
         "tags": _("tags"),
         "note": _("note"),
     }
@@ -169,7 +169,15 @@ def columns() -> dict[str, str]:
 
 def table(found: Sequence[Row]) -> pd.DataFrame:
     """The rows as a list shows them."""
-    read = [row | {"arm": title_of(row["arm"]) if "arm" in row else None, "status": state_word(row["status"])} for row in found]
+    read = [
+        row
+        | {
+            "arm": title_of(row["arm"]) if "arm" in row else None,
+            "status": state_word(row["status"]),
+            "created": str(row.get("created") or "")[:16].replace("T", " "),
+        }
+        for row in found
+    ]
     frame = pd.DataFrame(read)
     return frame.reindex(columns=list(columns())).rename(columns=columns())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,7 @@ def slice_figure(found: Sequence[Cell], arms: Sequence[str], axis: str = "learni
             )
         )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN, legend={"orientation": "h", "y": 1.02, "yanchor": "bottom"}, hovermode="x unified")
-    figure.update_xaxes(title_text=axis_title(axis), type="log", exponentformat="none")
+    figure.update_xaxes(title_text=axis_title(axis), type="log", **_ticks([cell.value(axis) for cell in found]))
     figure.update_yaxes(title_text=_("final validation loss (nats per character)"))
     return figure
 
@@ -160,9 +160,15 @@ def contour_figure(found: Sequence[Cell], arm: str, y: str = "weight_decay") -> 
         )
     )  # fmt: skip
     figure.update_layout(height=380, margin=MARGIN)
-    figure.update_xaxes(title_text=axis_title("learning_rate"), type="log", exponentformat="none")
+    figure.update_xaxes(title_text=axis_title("learning_rate"), type="log", **_ticks(xs))
     figure.update_yaxes(title_text=axis_title(y), type="log" if min(ys) > 0 else "linear")
     return figure
+
+
+def _ticks(values: Iterable[float]) -> dict[str, Any]:
+    """Ticks at the values that were tried, written as people write them."""
+    tried = sorted({value for value in values if value})
+    return {"tickvals": tried, "ticktext": [f"{value:g}" for value in tried]}
 
 
 def _mean_at(found: Sequence[Cell], rate: float, axis: str, value: float) -> float | None:

@@ -33,10 +33,10 @@ def draw(shown: Runs) -> None:
         st.error(str(error))
         return
     text = _(
-        "A row is a position that looks, a column one that is looked at; a row sums to 1. Brighter is more, on one scale for all maps. "
-        "Later positions are blank: no one sees ahead. Point at a cell for its number. ␣ is a space. The entropy is the mean over rows in "
-        "nats; without preferences it would be {entropy:.2f}. Heads have no order: head h of one variant need not correspond to head h "
-        "of another, though they stand beside each other."
+        "A row is a position that looks, a column one that is looked at; a row sums to 1. Brighter is more, on one scale for all maps, "
+        "which goes with the root of the weight. Later positions are blank: no one sees ahead. Point at a cell for its number. ␣ is a "
+        "space. The entropy is the mean over rows in nats; without preferences it would be {entropy:.2f}. Heads have no order: head h of "
+        "one variant need not correspond to head h of another, though they stand beside each other."
     )
     st.caption(text.format(entropy=uniform_entropy(len(prompt) or 1)))
     st.plotly_chart(scale_figure(), key="map.scale", config=QUIET)

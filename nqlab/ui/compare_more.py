@@ -12,7 +12,7 @@ from nqlab.analysis.comparison import Comparison
 from nqlab.analysis.figures import reference_lines, title_of
 from nqlab.analysis.stability import AXES, axis_title
 from nqlab.config import setting_words
-from nqlab.ui import visit
+from nqlab.ui import shared, visit
 from nqlab.ui.shared import as_table
 from nqlab.words import _
 
@@ -43,7 +43,7 @@ def curves(comparison: Comparison) -> None:
     st.plotly_chart(figure, key="bands", config=QUIET)
     as_table(tables.bands_table(bands, _x_title(axis)))
     where = setting_words(comparison.at or {}) or _("the best settings of each")
-    st.caption(_("Mean and range over seeds, at {settings}.").format(settings=where))
+    st.caption(_("Mean and range over seeds, at {settings}. The steep beginning is cut off.").format(settings=where))
     if axis not in ("seconds", "flops"):
         return
     unit = {"seconds": _("seconds"), "flops": _("flops")}[axis]
@@ -60,7 +60,7 @@ def curves(comparison: Comparison) -> None:
 
 def behind(comparison: Comparison) -> None:
     """Draw slices through the settings."""
-    st.markdown(_("#### Behind it"))
+    st.markdown(_("#### Behind the verdicts"))
     slices, contour, parallel = st.tabs([_("Slice"), _("Contour"), _("Parallel coordinates")])
     found, arms = comparison.cells(), [comparison.baseline, *comparison.arms]
     varied = [axis for axis in AXES if len({cell.value(axis) for cell in found if cell.value(axis)}) > 1]
@@ -90,14 +90,16 @@ def table(comparison: Comparison) -> None:
     st.dataframe(report.shown(comparison.rows), hide_index=True, key="rows")
     st.caption(_("The runs differ in: {fields}.").format(fields=comparison.difference))
     rows, name = comparison.rows, comparison.name
+    html, png = visit.in_language(comparison.document), visit.in_language(comparison.picture)
     with st.container(horizontal=True):
-        st.download_button("CSV", report.csv(rows), f"{name}.csv", "text/csv", on_click="ignore", help=_("The table, all digits."))
-        st.download_button("JSON", report.json_text(rows), f"{name}.json", "application/json", on_click="ignore",
-                           help=_("The rows as the command line prints them with --json."))  # fmt: skip
-        st.download_button("HTML", visit.in_language(comparison.document), f"{name}.html", "text/html", on_click="ignore",
-                           help=_("One page with sentences, charts and table; it opens without a network."))  # fmt: skip
+        shared.download("CSV", report.csv(rows), f"{name}.csv", "text/csv", key="csv", about=_("The table, all digits."))
+        shared.download("JSON", report.json_text(rows), f"{name}.json", "application/json", key="json",
+                        about=_("The rows as the command line prints them with --json."))  # fmt: skip
+        shared.download("HTML", html, f"{name}.html", "text/html", key="html",
+                        about=_("One page with sentences, charts and table; it opens without a network."))  # fmt: skip
         if report.drawing_browser() is None:
             st.caption(_("A picture (PNG) needs Chromium or Chrome on the machine that serves this page."))
         else:
-            st.download_button("PNG", visit.in_language(comparison.picture), f"{name}.png", "image/png", on_click="ignore",
-                               help=_("The differences with their intervals, as a picture."))  # fmt: skip
+            shared.download(
+                "PNG", png, f"{name}.png", "image/png", key="png", about=_("The differences with their intervals, as a picture.")
+            )

@@ -64,6 +64,8 @@ def _layers(shown: Runs, looks: Mapping[str, Look]) -> None:
     steps = sorted({f"{one.step:,}" for one in looks.values()})
     without = [label for label, one in looks.items() if not one.has_f]
     said = [_("Measured on validation text, at the checkpoint of step {steps}.").format(steps=_(" and ").join(steps))]
+    if len(without) < len(looks):
+        said.append(_("**f** is the learned part of a query q = (x + f(x))/2."))
     if without:
         text = _("**No f** in {names}: its measures are not defined there, and have no bar.")
         said.append(text.format(names=", ".join(without)))

@@ -75,19 +75,15 @@ def _exports(run: Run) -> None:
         (_("Everything (zip)"), partial(exporting.archive, run), "zip", "application/zip", _("The whole folder; import takes it back.")),
         (_("Curve (CSV)"), partial(exporting.curve_csv, run), "csv", "text/csv", _("Losses at every logged step and evaluation.")),
         (_("Record (JSON)"), partial(exporting.record_json, run), "json", "application/json", _("Everything but the weights.")),
-        (
-            _("Page (HTML)"),
-            visit.in_language(partial(document, run)),
-            "html",
-            "text/html",
-            _("Curve, configuration and receipt; opens without a network."),
-        ),
+        (_("Page (HTML)"), visit.in_language(partial(document, run)), "html", "text/html",
+         _("Curve, configuration and receipt; opens without a network.")),
         (_("Configuration"), run.config.to_json, "config.json", "application/json", _("All settings, as a run folder has them.")),
-    ]
+    ]  # fmt: skip
     with st.container(horizontal=True):
         for label, make, ending, kind, about in files:
-            st.download_button(label, make, f"{run.id}.{ending}", kind, key=f"export.{ending}", on_click="ignore", help=about)
-        st.download_button(
-            _("Weights (safetensors)"), partial(exporting.weights, run), f"{run.id}.safetensors", key="export.weights", on_click="ignore",
-            disabled=not run.checkpoint.exists(), help=_("The model's tensors at its newest checkpoint, without the optimiser's."),
+            shared.download(label, make, f"{run.id}.{ending}", kind, key=f"export.{ending}", about=about)
+        shared.download(
+            _("Weights (safetensors)"), partial(exporting.weights, run), f"{run.id}.safetensors", "application/octet-stream",
+            key="export.weights", disabled=not run.checkpoint.exists(),
+            about=_("The model's tensors at its newest checkpoint, without the optimiser's."),
         )  # fmt: skip

@@ -27,7 +27,7 @@ def panel() -> None:
     st.caption(_("Choose rows to lay those runs behind the chart above."))
     chosen = st.dataframe(
         runs_table.table(runs_table.rows(runs)),
-        hide_index=True, on_select="rerun", selection_mode="multi-row", key="past", height=min(420, 40 + 35 * len(runs)),
+        hide_index=True, on_select="rerun", selection_mode="multi-row", key="past", height=min(422, 37 + 35 * len(runs)),
     )  # fmt: skip
     picked = [runs[i] for i in chosen["selection"]["rows"] if i < len(runs)]
     before = st.session_state.get("overlay", [])
@@ -52,10 +52,8 @@ def _one(run: Run) -> None:
             run_actions.note_field(run)
         with st.container(horizontal=True):
             st.button(_("Show its race"), key="show_race", on_click=_show, args=[run.race], disabled=not run.race.info)
-            st.download_button(_("Curve (CSV)"), exporting.curve_csv(run), f"{run.id}.csv", "text/csv", key="csv", on_click="ignore")
-            st.download_button(
-                _("Everything (zip)"), partial(exporting.archive, run), f"{run.id}.zip", "application/zip", key="zip", on_click="ignore"
-            )
+            shared.download(_("Curve (CSV)"), partial(exporting.curve_csv, run), f"{run.id}.csv", "text/csv", key="csv")
+            shared.download(_("Everything (zip)"), partial(exporting.archive, run), f"{run.id}.zip", "application/zip", key="zip")
             run_actions.delete_button(run)
 
 

@@ -71,7 +71,7 @@ def _table(rows: Sequence[Row]) -> None:
         run_actions.choose([ids[i] for i in st.session_state[key]["selection"]["rows"]])
 
     st.dataframe(
-        runs_table.table(found), hide_index=True, on_select=picked, selection_mode="multi-row", key=key, height=min(420, 40 + 35 * n)
+        runs_table.table(found), hide_index=True, on_select=picked, selection_mode="multi-row", key=key, height=min(422, 37 + 35 * n)
     )
 
 

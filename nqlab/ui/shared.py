@@ -85,6 +85,15 @@ def look_at(race: Race) -> None:
     st.query_params["race"] = race.id
 
 
+def download(
+    label: str, data: Callable[[], str | bytes] | str, file: str, kind: str, *, key: str, about: str | None = None, disabled: bool = False
+) -> None:
+    """A button that saves a file; what takes time is given as a function and made when the button is pressed."""
+    st.download_button(
+        label, data, file, kind, key=key, help=about, disabled=disabled, on_click="ignore", icon=":material/download:"
+    )  # fmt: skip
+
+
 def as_table(table: pd.DataFrame) -> None:
     """The numbers of the chart above, folded away, for those who can't see it."""
     with st.expander(_("The same as a table")):

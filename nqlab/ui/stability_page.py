@@ -25,8 +25,8 @@ def page() -> None:
     st.markdown(
         _(
             "A square is a setting at which **every** seed learnt; its number is the mean final validation loss. A cross is one where some "
-            "did not: they ended above the text's bigram entropy, or stopped being finite. On the far left that means *too slow* for so "
-            "few steps, on the far right *unstable*. Click a mark to see its runs."
+            "did not, with how many did: the others ended above the text's bigram entropy, or stopped being finite. On the far left that "
+            "means *too slow* for so few steps, on the far right *unstable*. Click a mark to see its runs."
         )
     )
     with st.sidebar:

@@ -52,7 +52,8 @@ def _what(given: Study, name: str, key: str) -> dict[str, Any]:
         "name": left.text_input(_("Name"), name, key=key + "name", help=_("Its folder: a-z, 0-9, -.")),
         "preset": right.selectbox(_("Size"), list(presets.PRESETS), list(presets.PRESETS).index(given.preset), key=key + "preset",
                                   help=_("Where every run starts from.") + " " + about("preset")),
-        "question": st.text_input(_("Question"), given.question, key=key + "question", help=_("What it asks, in one sentence.")),
+        "question": st.text_input(_("Question"), given.question, key=key + "question", placeholder=_("optional"),
+                                  help=_("What it asks, in one sentence.")),
         "arms": tuple(st.multiselect(
             _("Variants"), list(ARMS), list(given.arms), format_func=title_of, key=key + "arms",
             help=_("The first is the baseline that the others are compared with.") + "  \n" + about("arms"),
@@ -63,18 +64,26 @@ def _what(given: Study, name: str, key: str) -> dict[str, Any]:
 
 
 def _grid(given: Study, key: str) -> dict[str, tuple[str, ...]]:
-    """The values to try of each setting; one that is left empty is not varied."""
+    """The values to try of each setting; one that is left empty is not varied. What else the study varies stays as it is."""
     titles = {"learning_rate": _("Learning rates"), "weight_decay": _("Weight decays"), "bottleneck": _("Bottleneck widths R")}
     helps = {
         "learning_rate": _("Peak rates, with commas between them. Each arm is tried at each; at equal tuning the best of them counts."),
         "weight_decay": _("AdamW's; empty: the preset's."),
         "bottleneck": _("Width of f, for variants that have one; empty: C/2. The others are trained once for all widths."),
     }
+    empty = {"learning_rate": _("the preset's"), "weight_decay": _("the preset's"), "bottleneck": "C/2"}
     grid = {
-        name: column.text_input(titles[name], _text(given, name), key=key + name, help=helps[name] + "  \n" + about(name))
+        name: column.text_input(
+            titles[name], _text(given, name), key=key + name, help=helps[name] + "  \n" + about(name), placeholder=empty[name]
+        )
         for column, name in zip(st.columns(len(FIELDS)), FIELDS)
     }
-    return {name: tuple(part.strip() for part in text.split(",") if part.strip()) for name, text in grid.items() if text.strip()}
+    typed = {name: tuple(part.strip() for part in text.split(",") if part.strip()) for name, text in grid.items() if text.strip()}
+    others = {name: values for name, values in given.grid.items() if name.split(".")[-1] not in FIELDS}
+    if others:
+        fields = "; ".join(f"{name.split('.')[-1]} {', '.join(map(str, values))}" for name, values in others.items())
+        st.caption(_("Varied as well: {fields}.").format(fields=fields))
+    return others | typed
 
 
 def _how_much(given: Study, key: str) -> dict[str, Any]:

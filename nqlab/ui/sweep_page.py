@@ -25,6 +25,7 @@ def page() -> None:
     """Draw everything; returns at once in every state."""
     shared.keep_a_spare()
     st.subheader(_("A fair comparison: every variant, every setting, several seeds"))
+    st.caption(_("Every variant is trained at every setting with every seed. What that takes stands below before anything starts."))
     visit.why_not()
     known = {place.folder.name: place for place in study_folders(shared.runs_dir())}
     wanted = st.query_params.get("study")
@@ -74,7 +75,7 @@ def _start(study: Study) -> None:
 
 def _file(study: Study) -> None:
     about = _("The study without its results: python -m nqlab sweep FILE fills it anywhere.")
-    st.download_button(_("Study file (JSON)"), study.to_json(), f"{study.name}.json", "application/json", on_click="ignore", help=about)
+    shared.download(_("Study file (JSON)"), study.to_json(), f"{study.name}.json", "application/json", key="sweep.file", about=about)
 
 
 # --- one that is here

@@ -54,8 +54,8 @@ def test_another_baseline_turns_the_sign(own_runs):
     test.selectbox(key="baseline").set_value("nonlinear").run()
     assert not test.exception
     after = test.dataframe[-1].value
-    assert set(after["arm"]) == {"linear"}
-    same = [table[table["budget"] == "same settings"]["mean"].iloc[0] for table in (before, after)]
+    assert set(after["variant"]) == {"linear (baseline)"}
+    same = [table[table["budget"] == "same settings"]["difference"].iloc[0] for table in (before, after)]
     assert same[0] == pytest.approx(-same[1])
 
 
@@ -109,7 +109,7 @@ def test_in_a_browser_the_table_sorts_and_the_csv_reads_back_equal(app, browser)
     grid.scroll_into_view_if_needed()
 
     def head():
-        return grid.locator("table thead th", has_text="mean").first
+        return grid.locator("table thead th", has_text="difference").first
 
     column = head().get_attribute("aria-colindex")
 
