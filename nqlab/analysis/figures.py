@@ -80,6 +80,7 @@ def loss_spec(
     x: str = "step",
     show: Sequence[str] = ("train", "val"),
     log_y: bool = False,
+    close: bool = False,
     smoothing: float = 0.0,
     references: Mapping[str, float] | None = None,
     height: int = 460,
@@ -92,6 +93,7 @@ def loss_spec(
         x: ``step``, ``tokens`` or ``elapsed_s``.
         show: ``train``, ``val`` or both.
         log_y: A logarithmic loss axis.
+        close: The loss axis shows what the curves do after the first fifth of the way, where they differ, and no more.
         smoothing: Factor of the moving average on training losses, 0 to below 1; the raw curve stays, faint.
         references: Named losses to draw as faint level lines, such as :func:`reference_lines`.
         height: In pixels.
@@ -108,13 +110,16 @@ def loss_spec(
     y_axis: Spec = {
         "title": {"text": _("loss (nats per character)")},
         "type": "log" if log_y else "linear",
-        "uirevision": f"{revision}-{log_y}",
+        "uirevision": f"{revision}-{log_y}-{close}",
     }
     if not any(trace["x"] for trace in data):  # what will appear: empty axes of the right size
         low = min([1.5, *(value - 0.1 for value in levels.values() if value > 0.3)])
         high = max([4.2, *levels.values()]) + 0.3
         y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
         x_axis["range"] = [0, 1000]
+    elif close:
+        low, high = _late(data)
+        y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
     layout = {
         "height": height,
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
@@ -127,6 +132,14 @@ def loss_spec(
         "annotations": [_level_name(name, value, log_y) for name, value in levels.items()],
     }
     return {"data": data, "layout": layout}
+
+
+def _late(data: Sequence[Spec]) -> tuple[float, float]:
+    """From the least to the greatest loss after a fifth of the longest curve, with a margin."""
+    start = max(max(trace["x"]) for trace in data if trace["x"]) / 5
+    late = [y for trace in data for x, y in zip(trace["x"], trace["y"]) if x >= start]
+    margin = 0.05 * (max(late) - min(late)) or 0.05
+    return max(min(late) - margin, 1e-3), max(late) + margin
 
 
 def loss_figure(lines: Sequence[Line], **options: Any) -> go.Figure:

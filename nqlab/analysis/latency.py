@@ -214,7 +214,9 @@ def ratio_spec(rows: Sequence[Row], kind: str = "token", height: int = 380) -> S
     layout = {
         "height": height, "margin": {"l": 60, "r": 10, "t": 20, "b": 50}, "uirevision": kind,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "xaxis": {"type": "log", "tickvals": contexts, "ticktext": [str(c) for c in contexts], "title": {"text": _("context (tokens)")}},
+        "xaxis": {
+            "type": "log", "tickvals": contexts, "ticktext": [str(c) for c in contexts], "title": {"text": _("context (characters)")},
+        },
         "yaxis": {"title": {"text": title}},
     }  # fmt: skip
     return {"data": data, "layout": layout}

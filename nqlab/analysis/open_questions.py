@@ -128,8 +128,8 @@ def answer(row: Row) -> str:
 
 
 def budget(row: Row) -> str:
-    """At which of the two budgets a verdict was found, in a word."""
-    return _("equal tuning") if row["budget"] == TUNED else _("untuned")
+    """At which of the two budgets a verdict was found: at equal tuning, or at the usual settings of the presets."""
+    return _("equal tuning") if row["budget"] == TUNED else _("same settings")
 
 
 def figure_of(rows: Sequence[Row]) -> go.Figure:

@@ -16,8 +16,9 @@ def sentence(row: Row) -> str:
     where = _("at {settings}").format(settings=setting_words(row["settings"]))
     if row["budget"] == TUNED:
         mine, theirs = row["tried"]
-        tried = _("best of {n}").format(n=mine) if mine == theirs else _("best of {n} against best of {m}").format(n=mine, m=theirs)
-        where = _("{tried} settings ({settings}; baseline {baseline_settings})").format(
+        each, other = _("at the best of {n} settings"), _("at the best of {n} settings against the best of {m}")
+        tried = (each if mine == theirs else other).format(n=mine, m=theirs)
+        where = _("{tried} ({settings}; baseline {baseline_settings})").format(
             tried=tried, settings=setting_words(row["settings"]), baseline_settings=setting_words(row["baseline_settings"])
         )
     return f"{_gap(row, arm, baseline)} {where}{_failures(row)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ SYMBOLS = {
     "linear": "circle", "nonlinear": "diamond", "identity": "square", "residual_linear": "triangle-up",
     "bottleneck_linear": "triangle-down", "wide_mlp": "pentagon", "reduced_mlp": "hexagon",
 }  # fmt: skip
+LABEL_WIDTH = 24  # characters
 MARGIN = {"l": 60, "r": 10, "t": 20, "b": 50}
 
 
@@ -31,13 +33,23 @@ def _faded(hex_colour: str, opacity: float) -> str:
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
+def legend_words() -> str:
+    """What the marks of :func:`difference_figure` mean."""
+    return _(
+        "Bar: the interval; its level, named below, holds 95 % for all comparisons together. Grey band: the noise floor, how far "
+        "two means of the baseline lie apart with other seeds; a hollow grey mark lies inside it. Pairs share their batches, so "
+        "their difference can be settled inside the band."
+    )
+
+
 def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> go.Figure:
     """Mean paired differences with their intervals, a line a row; left of zero is better than the baseline.
 
     The noise floor is a grey bar behind each; a difference inside it is drawn grey and hollow. Rows without a number
     (refused) are left out.
     """
-    shown = [(row, label) for row, label in zip(rows, labels) if row["mean"] is not None]
+    folded = ["<br>".join(textwrap.wrap(label, LABEL_WIDTH)) for label in labels]  # a phone has no room for more beside a chart
+    shown = [(row, label) for row, label in zip(rows, folded) if row["mean"] is not None]
     figure = go.Figure()
     for row, label in shown:
         floor = row.get("noise_floor")
@@ -51,8 +63,10 @@ def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) 
     for row, label in shown:
         figure.add_trace(_difference(row, label))
     figure.add_vline(x=0, line={"color": GREY, "width": 1})
-    figure.update_layout(height=105 + 30 * len(shown), margin={"l": 10, "r": 10, "t": 10, "b": 60}, showlegend=False)
-    figure.update_xaxes(title_text=_("difference in nats per character (left: better)").replace(" (", "<br>("))  # fits a phone
+    height = 110 + sum(16 + 16 * (1 + label.count("<br>")) for _row, label in shown)
+    figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 10, "b": 65}, showlegend=False)
+    title = "<br>".join(textwrap.wrap(_("difference in nats per character (left: better)"), LABEL_WIDTH))
+    figure.update_xaxes(title={"text": title, "font": {"size": 12}}, nticks=5)
     figure.update_yaxes(autorange="reversed", type="category", automargin=True)
     return figure
 

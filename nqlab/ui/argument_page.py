@@ -13,6 +13,8 @@ from nqlab.ui import argument_form, argument_trained, share
 from nqlab.ui.shared import as_table
 from nqlab.words import _
 
+# On a narrow screen the diagram keeps its size and scrolls, instead of shrinking until nothing can be read.
+LEGIBLE = "<style>[data-testid='stGraphVizChart'] {overflow-x: auto} [data-testid='stGraphVizChart'] svg {min-width: 640px}</style>"
 BADGES = {"exact": "green", "orthogonal only": "orange", "impossible": "red"}
 
 
@@ -32,6 +34,7 @@ def page() -> None:
         return
     found = errors_of(architecture, condition, dtype)
     _verdict(found)
+    st.html(LEGIBLE)
     st.graphviz_chart(dot(found.analysis), width="stretch")
     st.caption(_("Each box is a hidden state. Boxes of one colour must share one S; a dashed skip forces that, a norm restricts it."))
     st.plotly_chart(error_figure(_bars(found), found.epsilon), width="stretch", key="errors")

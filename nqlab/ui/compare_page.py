@@ -109,11 +109,6 @@ def _side(rows: Sequence[Row], key: str, with_settings: bool = False) -> None:
     labels = [title_of(r["arm"]) + (f" · {setting_words(r['settings'])}" if with_settings else "") for r in rows]
     if rows:
         st.plotly_chart(views.difference_figure(rows, labels), key=f"difference.{key}", config=QUIET)
-        text = _(
-            "Bar: the interval; its level, named below, holds 95 % for all comparisons together. Grey band: the noise floor, how far "
-            "two means of the baseline lie apart with other seeds; a hollow grey mark lies inside it. Pairs share their batches, so "
-            "their difference can be settled inside the band."
-        )
-        st.caption(text)
+        st.caption(views.legend_words())
     with st.container(height=320 if len(rows) > 6 else "content", border=False):
         st.markdown("\n".join(f"- {sentence(row)} *{cost_words(row)}*" for row in rows))

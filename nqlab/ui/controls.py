@@ -68,8 +68,7 @@ def _front() -> None:
 def _size(name: str) -> str:
     """A preset's name and shape."""
     model = presets.preset(name).model
-    shape = _("{layers} layers, {heads} heads, C {width}, context {context}")
-    return f"{name} — " + shape.format(layers=model.n_layer, heads=model.n_head, width=model.n_embd, context=model.block_size)
+    return name + _(": {layers} layers, C {width}").format(layers=model.n_layer, width=model.n_embd)
 
 
 def _corpus() -> None:

@@ -126,7 +126,8 @@ def _results(records: Records, active: bool) -> None:
     st.caption(
         _(
             "A ratio is the median over repeats of two times measured right after each other; bars and brackets go from the first "
-            "quartile to the third. Below 1 is faster than {baseline}."
+            "quartile to the third. Below 1 is faster than {baseline}. It is no quotient of the table's medians, which other work on this "
+            "machine moves."
         ).format(baseline=title_of(rows[0]["variant"]))
     )
     st.table(pd.DataFrame(latency.table(rows)).set_index(_("context")))

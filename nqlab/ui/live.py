@@ -76,16 +76,18 @@ def _chart(now: Standing, form: Form, overlay: Sequence[Run]) -> None:
                                         "time as well."))  # fmt: skip
         show = st.segmented_control(_("curves"), list(show_names), selection_mode="multi", default=list(show_names), key="chart.show",
                                     format_func=show_names.__getitem__,
-                                    help=_("Training loss: of each batch, before its update. Validation loss: text never "
-                                           "trained on."))  # fmt: skip
+                                    help=_("Training loss, thin: of each batch, before its update. Validation loss, thick with dots: text "
+                                           "never trained on."))  # fmt: skip
         smoothing = st.slider(_("smoothing"), 0.0, 0.99, 0.8, 0.01, key="chart.smooth", width=200,
                               help=_("Moving average of the training loss; the raw curve stays, faint."))  # fmt: skip
+        close = st.toggle(_("close-up"), key="chart.close",
+                          help=_("The loss axis without the first fifth of the way, where all fall alike."))  # fmt: skip
         log_y = st.toggle(_("log loss"), key="chart.log", help=_("The loss axis logarithmic: late differences show better."))
     lines = [Line(run.id, label, arm_of(run.config), curve) for label, (run, _status, curve) in zip(now.labels, now.entries)]
     shown = {line.id for line in lines}
     lines += [Line(r.id, r.name, arm_of(r.config), shared.curves().get(r.events), faint=True) for r in overlay if r.id not in shown]
     options: dict[str, Any] = {
-        "x": x, "show": tuple(show or show_names), "log_y": log_y, "smoothing": smoothing,
+        "x": x, "show": tuple(show or show_names), "log_y": log_y, "close": close, "smoothing": smoothing,
         "references": reference_lines(standing.levels(now) or (form.corpus.levels if form.corpus else {})),
         "revision": now.race.id if now.race else "none",
     }  # fmt: skip

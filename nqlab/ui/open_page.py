@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from nqlab.analysis import elsewhere, studies
+from nqlab.analysis import elsewhere, studies, views
 from nqlab.analysis.ladder import LEAST, Against, ladder_figure, ladders, slope_sentence
 from nqlab.analysis.open_questions import OpenQuestion, answer, figure_of, how_to, open_questions, rows_of
 from nqlab.analysis.sentences import budget_words
@@ -19,7 +19,7 @@ AGAINST: tuple[Against, ...] = ("parameters", "flops")
 
 def page() -> None:
     """Draw everything; nothing is trained here."""
-    st.subheader(_("What nobody has tried"))
+    st.subheader(_("What the paper leaves open"))
     st.markdown(
         _(
             "Does the nonlinear query survive other norms, activations, experts, positions, texts and sizes? Each question has a small "
@@ -28,6 +28,7 @@ def page() -> None:
     )
     known = _known(visit.language())
     share.elsewhere({}, elsewhere.open_command(), elsewhere.open_cell())
+    st.caption(views.legend_words())
     for question in open_questions():
         _one(question, known)
 
@@ -39,7 +40,7 @@ def _known(language: str) -> dict[str, Filled]:
     return {f.study.name: f for f in [*studies.shipped(), *studies.here(shared.runs_dir())]}
 
 
-@st.cache_data(show_spinner=True, max_entries=50)
+@st.cache_data(show_spinner=False, max_entries=50)
 def _rows(study: str, ended: int, language: str) -> list[Row]:
     """The verdicts of a study, judged anew when more of its runs have ended (``ended``), and in each language."""
     assert ended >= 0
@@ -51,7 +52,10 @@ def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     st.markdown(f"#### {question.title}")
     st.markdown(question.about)
     filled = known.get(question.study)
-    rows = [] if filled is None else _rows(question.study, sum(r.outcome != "unfinished" for r in filled.results), visit.language())
+    rows: list[Row] = []
+    if filled is not None:
+        with st.spinner(_("Comparing ..."), show_time=False):
+            rows = _rows(question.study, sum(r.outcome != "unfinished" for r in filled.results), visit.language())
     if not rows:
         st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
     else:

@@ -83,8 +83,8 @@ def _before_start(form: Form) -> None:
         st.caption(_("About this text: {note}.").format(note=note))
     if carried := st.session_state["form.carried"]:
         st.caption(_("Set by the link: {settings}.").format(settings=", ".join(f"{k.split('.')[-1]} = {v}" for k, v in carried.items())))
-    st.caption(_("Parameters: {list}").format(list=" · ".join(_cost(config, size) for config in configs)))
-    with st.container(horizontal=True):
+    st.markdown(":small[" + _("Parameters: {list}").format(list=" · ".join(_cost(config, size) for config in configs)) + "]")
+    with st.container(horizontal=True, vertical_alignment="center"):
         race = {"race": st.query_params["race"]} if "race" in st.query_params else {}
         share.elsewhere(form.experiment.query() | race, form.experiment.command(), form.experiment.cell())
         st.toggle(_("Predict first"), visit.predicts_first(), key="predict.on", on_change=_predict_first,

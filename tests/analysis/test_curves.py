@@ -150,3 +150,14 @@ def test_experts_shares_are_the_mean_of_the_newest_and_cut_with_the_curve():
     assert curve.load(last=1) == [[0.25, 0.75]]
     assert curve.until(2).load(last=1) == [[0.5, 0.5]]
     assert curve_of([step(0)]).load() == []
+
+
+def test_a_close_up_shows_where_the_curves_have_come_down():
+    curve = curve_of([*(step(k, 4.0 if k < 20 else 2.0 + 0.001 * k) for k in range(101)), evaluation(0, 4.2), evaluation(100, 2.5)])
+    line = Line("a", "a", "linear", curve)
+    low, high = loss_spec([line], close=True)["layout"]["yaxis"]["range"]
+    assert 1.9 < low < 2.02
+    assert 2.5 < high < 2.6
+    assert loss_spec([line], close=True, log_y=True)["layout"]["yaxis"]["range"] == [math.log10(low), math.log10(high)]
+    assert "range" not in loss_spec([line])["layout"]["yaxis"]
+    assert "range" in loss_spec([], close=True)["layout"]["yaxis"]  # empty axes as ever

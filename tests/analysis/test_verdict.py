@@ -153,7 +153,7 @@ def test_equal_tuning_uses_only_what_both_have_tried_and_says_how_much() -> None
     widths = [result("nonlinear", s, 1.9, rate=rate, bottleneck=r) for s in (0, 1) for rate in (1e-3, 1e-2) for r in (4, 8)]
     row = only(verdicts(results + widths, declared=["model.bottleneck"]), TUNED)
     assert row["tried"] == [6, 2]
-    assert "best of 6 against best of 2 settings" in sentence(row)
+    assert "best of 6 settings against the best of 2" in sentence(row)
 
 
 def test_one_setting_is_no_tuning() -> None:

@@ -133,7 +133,7 @@ def test_a_preset_fills_the_controls_and_unmatched_is_marked(page):
     page.number_input(key="form.model.bottleneck").set_value(63)
     page.multiselect(key="form.arms").set_value(["nonlinear"])
     page.run()
-    assert "(matched)" in " ".join(c.value for c in page.caption)
+    assert "(matched)" in " ".join(m.value for m in page.markdown)
 
 
 def test_a_wrong_race_in_the_address_says_so_and_the_page_goes_on(tmp_path, monkeypatch, page):
