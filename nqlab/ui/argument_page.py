@@ -14,7 +14,7 @@ from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 # On a narrow screen the diagram keeps its size and scrolls, instead of shrinking until nothing can be read.
-LEGIBLE = "<style>[data-testid='stGraphVizChart'] {overflow-x: auto} [data-testid='stGraphVizChart'] svg {min-width: 640px}</style>"
+LEGIBLE = "<style>[data-testid='stGraphVizChart'] {overflow-x: auto} [data-testid='stGraphVizChart'] svg {min-width: 1100px}</style>"
 BADGES = {"exact": "green", "orthogonal only": "orange", "impossible": "red"}
 
 
