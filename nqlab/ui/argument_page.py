@@ -14,7 +14,10 @@ from nqlab.ui.shared import as_table
 from nqlab.words import _
 
 # On a narrow screen the diagram keeps its size and scrolls, instead of shrinking until nothing can be read.
-LEGIBLE = "<style>[data-testid='stGraphVizChart'] {overflow-x: auto} [data-testid='stGraphVizChart'] svg {min-width: 1100px}</style>"
+LEGIBLE = """<style>
+[data-testid='stGraphVizChart'] {overflow-x: auto}
+[data-testid='stGraphVizChart'] svg {min-width: 760px; height: auto}
+</style>"""
 BADGES = {"exact": "green", "orthogonal only": "orange", "impossible": "red"}
 
 
@@ -38,6 +41,7 @@ def page() -> None:
     st.graphviz_chart(dot(found.analysis), width="stretch")
     st.caption(_("Each box is a hidden state. Boxes of one colour must share one S; a dashed skip forces that, a norm restricts it."))
     st.plotly_chart(error_figure(_bars(found), found.epsilon), width="stretch", key="errors")
+    st.caption(_("Dotted: how far apart numbers near 1 lie in this precision. An error of about that size is rounding."))
     as_table(pd.DataFrame({_("relative error of the outputs"): _bars(found)}).rename_axis(_("state")).reset_index())
     with st.expander(_("What absorbs what")):
         st.table(pd.DataFrame(factors(found.analysis)).set_index(_("state")))
