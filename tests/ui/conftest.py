@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -89,6 +90,21 @@ def serve(folder: Path, **variables: str) -> Iterator[App]:
     server.wait(20)
     for race in (folder / "runs" / ".races").glob("*"):
         (race / "control.json").write_text('{"command": "stop"}', encoding="utf-8")
+
+
+def choose(page: Any, box: Any, option: Any) -> None:
+    """Open a choice and take one of its options; opened again where the page was drawn anew at that very moment."""
+    from playwright.sync_api import TimeoutError as Late
+
+    for _ in range(6):
+        box.click(timeout=60_000)
+        try:
+            option.click(timeout=5_000)
+        except Late:
+            page.keyboard.press("Escape")
+            continue
+        return
+    pytest.fail("the choice closed six times before anything could be chosen")
 
 
 @pytest.fixture(scope="module")

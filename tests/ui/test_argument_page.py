@@ -1,11 +1,11 @@
 """The argument page: every choice is answered, by the rule and by numbers."""
 
 import re
-import time
 
 import pytest
 
-from tests.ui.conftest import page_of
+from tests.runs.test_sweep import wait_for
+from tests.ui.conftest import choose, page_of
 from tests.ui.test_train_browser import spare_is_ready
 
 
@@ -61,24 +61,20 @@ def test_a_changed_choice_shows_its_diagram_and_a_trained_run_its_losses(app, br
     from nqlab.runs import launch
 
     spare_is_ready_after_a_visit(app, browser)
-    race, _ = launch.start(app.runs_dir, [replace(tiny(), {"steps": 20, "sample_interval": 0})])
+    race, runs = launch.start(app.runs_dir, [replace(tiny(), {"steps": 20, "sample_interval": 0})])
     page = browser.new_page(viewport={"width": 1440, "height": 1100})
     page.goto(f"{app.url}/argument")
     page.get_by_text("Every W_Q = I").wait_for(timeout=60_000)
     page.wait_for_selector("[data-testid=stGraphVizChart] svg", timeout=60_000)
+    page.locator("[data-testid=stGraphVizChart] svg .node").nth(10).wait_for(timeout=20_000)
     assert page.locator("[data-testid=stGraphVizChart] svg .node").count() == 11
-    page.get_by_role("combobox", name=re.compile("Skips")).click()
-    page.get_by_role("option", name="both (GPT)").click()
+    choose(page, page.get_by_role("combobox", name=re.compile("Skips")), page.get_by_role("option", name="both (GPT)"))
     page.get_by_text("impossible").wait_for(timeout=20_000)
-    for _ in range(300):
-        if race.worker() is None:
-            break
-        time.sleep(0.1)
+    wait_for(lambda: race.worker() is None and runs[0].checkpoint.exists())
     page.reload()
-    page.get_by_role("combobox", name="Run").click(timeout=60_000)
-    page.get_by_role("option").first.click()
+    choose(page, page.get_by_role("combobox", name="Run"), page.get_by_role("option").first)
     page.get_by_text("The gauge saves").wait_for(timeout=60_000)
-    assert page.get_by_text("8,192").is_visible()
+    page.get_by_text("8,192").wait_for(timeout=20_000)
     assert "Traceback" not in app.said()
     page.close()
 

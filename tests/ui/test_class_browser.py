@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError
 
 from nqlab.runs import store
 from tests.runs.test_sweep import wait_for
-from tests.ui.conftest import serve
+from tests.ui.conftest import choose, serve
 from tests.ui.test_train_browser import CHART, LAST_STEP, POINTS, button, headline, wait_state
 
 pytestmark = pytest.mark.browser
@@ -149,8 +149,7 @@ def test_the_pace_can_be_slowed_while_it_trains(app, browser):
     button(page, "Start").click()
     wait_state(page, "running")
     race = race_of(page)
-    page.locator(".st-key-pace").click()
-    page.get_by_role("option", name="2 steps a second").click()
+    choose(page, page.locator(".st-key-pace"), page.get_by_role("option", name="2 steps a second"))
     control = app.runs_dir / ".races" / race / "control.json"
     for _ in range(100):
         if control.exists() and json.loads(control.read_text(encoding="utf-8")).get("pace") == 2:

@@ -9,7 +9,7 @@ import pytest
 
 from nqlab.analysis.comparison import compare
 from nqlab.analysis.studies import of_folder
-from tests.ui.conftest import page_of
+from tests.ui.conftest import choose, page_of
 from tests.ui.studied import STUDY, filled
 
 
@@ -87,8 +87,7 @@ def test_in_a_browser_the_table_sorts_and_the_csv_reads_back_equal(app, browser)
     page = browser.new_page(viewport={"width": 1440, "height": 1400})
     page.goto(f"{app.url}/compare?study=class")
     page.get_by_text("Every comparison").wait_for(timeout=60_000)
-    page.get_by_role("combobox", name="Settings").click()
-    page.get_by_role("option", name="all settings").click()
+    choose(page, page.get_by_role("combobox", name="Settings"), page.get_by_role("option", name="all settings"))
     grid = page.get_by_test_id("stDataFrame").last
     grid.locator("table tbody tr").nth(3).wait_for(timeout=30_000, state="attached")
     page.get_by_text("learning rate 10000").first.wait_for(timeout=30_000)
