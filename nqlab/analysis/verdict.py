@@ -127,9 +127,14 @@ def _rest(result: Result, tuned: Collection[str]) -> Fields:
     """What must be equal in a whole comparison: everything but arm, settings and seed."""
     leave = {"seed", "model.query", *OWN, *tuned}
     if result.arm in presets.MLP_CONTROLS:
-        standard = slots.entry("feedforward", result.config.model.feedforward).options["ffn_hidden"](result.config.model.n_embd)
+        standard = _standard_hidden(result.config)
         return tuple((k, standard if k == "model.ffn_hidden" else v) for k, v in fields_of(result).items() if k not in leave)
     return tuple((k, v) for k, v in fields_of(result).items() if k not in leave)
+
+
+def _standard_hidden(config: RunConfig) -> Any:
+    """The hidden width that its feed-forward slot has by default."""
+    return slots.entry("feedforward", config.model.feedforward).options["ffn_hidden"](config.model.n_embd)
 
 
 def _setting(result: Result, tuned: Collection[str]) -> Fields:
@@ -161,7 +166,8 @@ def _group_names(groups: Mapping[Fields, Sequence[Result]]) -> dict[Fields, str]
     names = {}
     for rest, members in groups.items():
         name = size_of(members[0].config)
-        extra = [f"{k.split('.')[-1]} {v}" for k, v in rest if k in varying and k not in _SHAPE]
+        usual = {"model.ffn_hidden": _standard_hidden(members[0].config)}  # what follows from the shape needs no mention
+        extra = [f"{k.split('.')[-1]} {v}" for k, v in rest if k in varying and k not in _SHAPE and usual.get(k) != v]
         names[rest] = ", ".join([name, *extra])
     return names
 
