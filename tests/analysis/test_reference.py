@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "data" / "reference" / "tiny-rates.parquet"
 
 
+@cache
 def compared(*options: str) -> list[dict[str, object]]:
     line = [sys.executable, "-m", "nqlab", "compare", "data/reference", *options, "--json"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True)
@@ -95,6 +97,17 @@ def test_the_readme_tells_the_small_size_as_the_study_has_it() -> None:
         assert row["mean"] < 0 < row["high"]
         text = f"{-row['mean']:.4f} nats better {where}" if budget == "same settings" else f"{-row['mean']:.4f} better {where}"
         assert f"{text} ({row['high']:.4f} worse to {-row['low']:.4f} better)" in readme
+
+
+def test_the_readme_tells_what_normed_queries_and_keys_do() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rows = [r for r in compared("--at", "learning_rate=1e-3") if (r["study"], r["arm"]) == ("query-qknorm", "nonlinear")]
+    (row,) = [r for r in rows if r["budget"] == "same settings"]
+    assert (row["verdict"], row["n"]) == ("inconclusive", 3)
+    assert f"{row['mean']:.4f} nats worse ({row['high']:.4f} worse to {-row['low']:.4f} better, 3 seeds)" in readme
+    table = pd.read_parquet(ROOT / "data" / "reference" / "query-qknorm.parquet").to_dict("records")
+    ends = [(json.loads(r["config"]), r["outcome"]) for r in table]
+    assert [o for c, o in ends if c["model"]["query"] == "linear" and c["training"]["learning_rate"] == 0.1] == ["finished"] * 3
 
 
 def test_what_is_said_of_bfloat16_where_it_is_offered_is_what_was_measured() -> None:
