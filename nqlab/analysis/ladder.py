@@ -196,10 +196,15 @@ def ladder_figure(ladder: Ladder, against: Against = "parameters", height: int =
     )  # fmt: skip
     figure.add_hline(y=0, line={"color": GREY, "width": 1})
     title = _("learned parameters of the baseline") if against == "parameters" else _("matrix FLOPs of the baseline's training")
-    figure.update_xaxes(title_text=title, type="log", exponentformat="SI" if against == "parameters" else "power", dtick="D2")
+    figure.update_xaxes(title_text=title, type="log", tickvals=xs, ticktext=[_short(x) for x in xs])
     figure.update_yaxes(title_text=_("difference in nats per character (below: better)").replace(" (", "<br>("))
     figure.update_layout(height=height, margin={"l": 60, "r": 10, "t": 10, "b": 50}, showlegend=False)
     return figure
+
+
+def _short(number: float) -> str:
+    """A number of an axis: 107k, 1.6e+14."""
+    return f"{number:.1e}" if number >= 1e9 else f"{number / 1e6:.1f}M" if number >= 1e6 else f"{number / 1e3:.0f}k"
 
 
 def _line(fit: Fit, xs: Array, tint: str) -> list[go.Scatter]:

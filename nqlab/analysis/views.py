@@ -66,7 +66,7 @@ def difference_figure(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) 
     height = 110 + sum(16 + 16 * (1 + label.count("<br>")) for _row, label in shown)
     figure.update_layout(height=height, margin={"l": 10, "r": 10, "t": 10, "b": 65}, showlegend=False)
     title = "<br>".join(textwrap.wrap(_("difference in nats per character (left: better)"), LABEL_WIDTH))
-    figure.update_xaxes(title={"text": title, "font": {"size": 12}}, nticks=5)
+    figure.update_xaxes(title={"text": title, "font": {"size": 12}})
     figure.update_yaxes(autorange="reversed", type="category", automargin=True)
     return figure
 
