@@ -132,6 +132,27 @@ def compare(
     return Comparison(study.name, baseline, arms, results, tuple(verdicts(results, baseline, declared=declared, at=at)), at)
 
 
+def at_both_budgets(filled: Filled, arms: Sequence[str] | None = None) -> dict[str, list[Row]]:
+    """The verdicts of each size: at equal tuning, then at the presets' usual settings. A size without pairs is left out.
+
+    ValueError for an arm that the study does not have.
+    """
+    everything = compare(filled, arms=arms)
+    judged: dict[tuple[tuple[str, Any], ...], Comparison] = {}  # sizes mostly share their usual settings
+    found: dict[str, list[Row]] = {}
+    for size in dict.fromkeys(row["size"] for row in everything.rows):
+        mine = everything.of_size(size)
+        if not mine.settings:
+            continue
+        at = mine.settings[mine.usual]
+        key = tuple(at.items())
+        if key not in judged:
+            judged[key] = compare(filled, arms=arms, at=at)
+        chosen = judged[key].of_size(size)
+        found[size] = [*chosen.tuned, *chosen.same]
+    return found
+
+
 def cost_words(row: Row) -> str:
     """What an arm costs more than the baseline, in words of the reader's language."""
     if row["parameters"] is None:

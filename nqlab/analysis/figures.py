@@ -112,14 +112,15 @@ def loss_spec(
         "type": "log" if log_y else "linear",
         "uirevision": f"{revision}-{log_y}-{close}",
     }
+    shown: tuple[float, float] | None
     if not any(trace["x"] for trace in data):  # what will appear: empty axes of the right size
         low = min([1.5, *(value - 0.1 for value in levels.values() if value > 0.3)])
-        high = max([4.2, *levels.values()]) + 0.3
-        y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+        shown = low, max([4.2, *levels.values()]) + 0.3
         x_axis["range"] = [0, 1000]
-    elif close:
-        low, high = _late(data)
-        y_axis["range"] = [math.log10(low), math.log10(high)] if log_y else [low, high]
+    else:
+        shown = _late(data) if close else None
+    if shown is not None:
+        y_axis["range"] = [math.log10(value) for value in shown] if log_y else list(shown)
     layout = {
         "height": height,
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from nqlab.analysis.comparison import Comparison, compare
+from nqlab.analysis.comparison import at_both_budgets
 from nqlab.analysis.curves import Array
 from nqlab.analysis.differences import Difference, difference
 from nqlab.analysis.figures import GREY, colour, title_of
@@ -102,28 +102,20 @@ def ladders(filled: Filled, arm: str | None = None) -> list[Ladder]:
         filled: A study of several sizes.
         arm: Its arm, the first that is not the baseline by default. ValueError for one that it does not have.
     """
-    whole = compare(filled, arms=None if arm is None else [arm])
-    arm = whole.arms[0]
+    baseline = filled.study.baseline
+    arm = arm or next((other for other in filled.study.arms if other != baseline), None)
+    if arm is None:
+        return []
     found: dict[str, list[Rung]] = {TUNED: [], SAME: []}
-    for size in sizes(whole.results):
-        mine = whole.of_size(size)
-        for row in _judged(filled, arm, size, mine):
-            base = next(r for r in mine.results if r.arm == mine.baseline)
+    members = sizes(r for r in filled.results if r.arm in (baseline, arm))
+    for size, rows in at_both_budgets(filled, [arm]).items():
+        base = next(r for r in members[size] if r.arm == baseline)
+        for row in rows:
             gaps = dict(zip(row["seeds"], row["differences"]))
             found[row["budget"]].append(Rung(row, base.parameters, base.step_flops * base.config.training.steps, gaps))
     return [
-        Ladder(arm, whole.baseline, budget, tuple(sorted(rungs, key=lambda rung: rung.parameters)))
-        for budget, rungs in found.items()
-        if rungs
+        Ladder(arm, baseline, budget, tuple(sorted(rungs, key=lambda rung: rung.parameters))) for budget, rungs in found.items() if rungs
     ]
-
-
-def _judged(filled: Filled, arm: str, size: str, mine: Comparison) -> list[Row]:
-    """The rows of one size: at equal tuning, and at the usual settings."""
-    if not mine.settings:
-        return []
-    at = compare(filled, arms=[arm], at=mine.settings[mine.usual]).of_size(size)
-    return [*at.tuned, *at.same]
 
 
 # --- for people

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from nqlab.analysis import views
-from nqlab.analysis.comparison import compare
+from nqlab.analysis.comparison import at_both_budgets
 from nqlab.analysis.figures import title_of
 from nqlab.analysis.sentences import sentence
 from nqlab.analysis.studies import Filled
@@ -109,17 +109,7 @@ def rows_of(question: OpenQuestion, known: Mapping[str, Filled]) -> list[Row]:
         known: Studies by name.
     """
     filled = known.get(question.study)
-    if filled is None:
-        return []
-    everything = compare(filled)
-    found: list[Row] = []
-    for size in dict.fromkeys(row["size"] for row in everything.rows):
-        mine = everything.of_size(size)
-        if not mine.settings:
-            continue
-        at = compare(filled, at=mine.settings[mine.usual]).of_size(size)
-        found += [*at.tuned, *at.same]
-    return found
+    return [] if filled is None else [row for rows in at_both_budgets(filled).values() for row in rows]
 
 
 def answer(row: Row) -> str:

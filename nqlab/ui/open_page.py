@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from nqlab.analysis import elsewhere, studies, views
-from nqlab.analysis.ladder import LEAST, Against, ladder_figure, ladders, slope_sentence
+from nqlab.analysis.ladder import LEAST, Against, Ladder, ladder_figure, ladders, slope_sentence
 from nqlab.analysis.open_questions import OpenQuestion, answer, figure_of, how_to, open_questions, rows_of
 from nqlab.analysis.sentences import budget_words
 from nqlab.analysis.studies import Filled
@@ -48,19 +48,28 @@ def _rows(study: str, ended: int, language: str) -> list[Row]:
     return rows_of(question, _known(language))
 
 
+@st.cache_data(show_spinner=False, max_entries=10)
+def _ladders(study: str, ended: int, language: str) -> list[Ladder]:
+    """The ladders of a study, made anew as :func:`_rows` are."""
+    assert ended >= 0
+    return ladders(_known(language)[study])
+
+
 def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     st.markdown(f"#### {question.title}")
     st.markdown(question.about)
     filled = known.get(question.study)
     rows: list[Row] = []
+    rungs: list[Ladder] = []
     if filled is not None:
         with st.spinner(_("Comparing ..."), show_time=False):
-            rows = _rows(question.study, sum(r.outcome != "unfinished" for r in filled.results), visit.language())
+            key = question.study, sum(r.outcome != "unfinished" for r in filled.results), visit.language()
+            rows, rungs = _rows(*key), _ladders(*key) if question.ladder else []
     if not rows:
         st.info(_("Its study has not been computed yet: `{command}`, or on the page Sweep.").format(command=how_to(question)))
     else:
         if question.ladder:
-            _ladder(known[question.study])
+            _ladder(question.study, rungs)
         else:
             st.plotly_chart(figure_of(rows), key=f"open.{question.study}", config=QUIET)
         st.markdown("\n".join(f"- {answer(row)}" for row in rows))
@@ -70,17 +79,16 @@ def _one(question: OpenQuestion, known: dict[str, Filled]) -> None:
     st.caption(_("Still open: {what}").format(what=question.remains))
 
 
-def _ladder(filled: Filled) -> None:
+def _ladder(study: str, found: list[Ladder]) -> None:
     """The difference against size at both budgets, beside each other, with the line through it."""
     against = st.segmented_control(
-        _("Size as"), AGAINST, default="parameters", key=f"open.{filled.study.name}.against", required=True,
+        _("Size as"), AGAINST, default="parameters", key=f"open.{study}.against", required=True,
         format_func=lambda name: _("parameters") if name == "parameters" else _("training FLOPs"),
         help=_("A line through each seed's differences against log₂ of the size; drawn are their mean and its 95 % interval at each size. "
                "Points have intervals of their own."),
     )  # fmt: skip
-    found = ladders(filled)
     for column, ladder in zip(st.columns(2), found):
         column.markdown(f"**{budget_words(ladder.budget)}**")
-        column.plotly_chart(ladder_figure(ladder, against), key=f"open.{filled.study.name}.{ladder.budget}", config=QUIET)
+        column.plotly_chart(ladder_figure(ladder, against), key=f"open.{study}.{ladder.budget}", config=QUIET)
         if len(ladder.rungs) >= LEAST:
             column.caption(slope_sentence(ladder, against))
