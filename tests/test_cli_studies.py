@@ -100,3 +100,15 @@ def test_where_training_survives_is_listed_for_people_and_programs(runs_dir: Pat
     assert "learnt" in shown
     assert shown.count("nonlinear") == 3
     assert "there is no study 'nowhere'" in nqlab("stability", "nowhere").stderr
+
+
+def test_the_ladder_is_told_for_people_and_programs(runs_dir: Path) -> None:
+    data = answer("ladder", "query-width", "--json")
+    assert [(f["budget"], f["against"], f["sizes"]) for f in data["fits"]] == [
+        (budget, against, 4) for budget in ("equal tuning", "same settings") for against in ("parameters", "flops")
+    ]
+    assert len(data["rungs"]) == 8
+    said = " ".join(nqlab("ladder", "query-width").stdout.split())
+    assert all(f"{fit['slope']:+.4f} nats" in said for fit in data["fits"])
+    assert "at least 3" in nqlab("ladder", "small-rates").stderr
+    assert "no arm 'magic'" in nqlab("ladder", "query-width", "--arm", "magic").stderr

@@ -154,6 +154,13 @@ def test_in_a_browser_a_study_is_defined_filled_stopped_and_gone_on_with(app, br
     page.close()
 
 
+def test_what_else_a_shipped_study_varies_is_kept_and_named(own_runs):
+    test = page_of(script)
+    test.selectbox(key="sweep.begin").set_value("query-norm").run()
+    assert "**48 runs**" in said(test)
+    assert "Varied as well: norm rmsnorm, none." in said(test)
+
+
 @pytest.fixture
 def room(own_runs, tmp_path, monkeypatch):
     """A server whose buttons need a key, and which lends no study of more than ten runs."""
